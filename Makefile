@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# They need Python 3.11+, make and access to PyPI; the environment is made in .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: help venv demo test check lint types unit spark chaos bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(STAMP)  ## make the environment in .venv from pinned versions
+
+$(STAMP): requirements.txt requirements-dev.txt pyproject.toml scripts/make_venv.py
+	$(PYTHON) scripts/make_venv.py $(VENV)
+	@touch $(STAMP)
+
+demo: venv  ## plan the shipped topologies with every method and draw them
+	$(BIN)/holdfast demo
+
+check: venv lint types unit  ## lint, types and unit tests: under a minute
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv
+	$(BIN)/mypy
+
+unit: venv
+	$(PYTEST) -m unit -n 2 -q
+
+spark: venv  ## tests on real Spark
+	$(PYTEST) -m spark -q
+
+chaos: venv  ## every crash point and all seeded schedules
+	HOLDFAST_CHAOS=all $(PYTEST) -m chaos -q
+
+test: venv lint types  ## the whole suite, with coverage
+	$(PYTEST) -m unit -n 2 -q --cov --cov-report=
+	$(PYTEST) -m "not unit" -q --cov --cov-append --cov-report=term
+
+bench: venv  ## all benchmarks in full
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove everything the targets made
+	rm -rf $(VENV) build dist out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

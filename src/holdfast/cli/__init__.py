@@ -1,0 +1,90 @@
+"""The command `holdfast`.
+
+Start-up must stay quick, so a command imports what it needs when it runs. Exit codes: 0 done,
+1 infeasible or a check failed, 2 bad input, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from holdfast import __version__
+from holdfast.cli import plan as plan_command
+from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
+
+app = typer.Typer(
+    name="holdfast",
+    help="Streaming pipelines on Spark that survive failures, by plan and by proof.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"holdfast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the whole traceback of an error.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Options that every command has."""
+    del version
+    if debug:
+        os.environ["HOLDFAST_DEBUG"] = "1"
+
+
+app.command("plan", cls=plan_command.ManyValuesCommand)(plan_command.plan)
+
+
+def main() -> NoReturn:
+    """Run the command line; every expected error becomes one line and an exit code."""
+    try:
+        # Without standalone mode usage errors are raised here too, and Exit becomes its code.
+        code = app(standalone_mode=False)
+    except HoldfastError as error:
+        if os.environ.get("HOLDFAST_DEBUG"):
+            raise
+        sys.exit(_say(str(error), 1 if isinstance(error, CheckFailedError) else 2))
+    except KeyboardInterrupt:
+        sys.exit(_say("interrupted", 130))
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        if type(error).__name__ == "Abort":
+            sys.exit(_say("interrupted", 130))
+        usage = _usage_line(error)
+        if usage is None:
+            raise
+        sys.exit(_say(usage, 2))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(line: str, code: int) -> int:
+    print(f"holdfast: {line}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _usage_line(error: Exception) -> str | None:
+    """The message of a click usage error, whichever click typer was built with."""
+    formatted = getattr(error, "format_message", None)
+    if formatted is None:
+        return None
+    hint = BadInputError(str(formatted()).rstrip("."), hint="see --help")
+    return str(hint)

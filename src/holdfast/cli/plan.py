@@ -1,0 +1,332 @@
+"""`holdfast plan`: one topology, one method, one plan; also its trade-off curve and its reasons."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from holdfast.model.topology import Topology
+    from holdfast.plan.protocol import Planner, PlanRequest, PlanResult, Progress, Sweep
+
+DEFAULT_TIME_LIMIT = "30s"
+_MANY = ("--failed", "--failed-domain", "--required", "--forbidden")
+
+
+class ManyValuesCommand(TyperCommand):
+    """Lets `--failed a b c` stand for `--failed a --failed b --failed c`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        option: str | None = None
+        first = False
+        for arg in args:
+            if arg.startswith("--") or (arg.startswith("-") and len(arg) > 1):
+                option, first = (arg if arg in _MANY else None), True
+                spread.append(arg)
+                continue
+            # A name that is a file is the topology, not one more value.
+            if option is not None and not first and not Path(arg).exists():
+                spread.append(option)
+            elif not first:
+                option = None
+            first = False
+            spread.append(arg)
+        parsed: list[str] = super().parse_args(ctx, spread)
+        return parsed
+
+
+def plan(
+    file: Annotated[str, typer.Argument(help="Topology file (YAML or JSON); - reads stdin.")],
+    method: Annotated[str, typer.Option("--method", "-m", help="ftc, fastrecover or ppa.")] = "ftc",
+    algorithm: Annotated[
+        str, typer.Option("--algorithm", "-a", help="Algorithm of the method; see --algorithms.")
+    ] = "auto",
+    max_recovery: Annotated[
+        str | None,
+        typer.Option(help="Bound on recovery: a number in the file's unit, or 5s, 200ms."),
+    ] = None,
+    max_overhead: Annotated[
+        str | None, typer.Option(help="Bound on total checkpoint overhead: 0.4 or 40%.")
+    ] = None,
+    max_latency: Annotated[str | None, typer.Option(help="Bound on end-to-end latency.")] = None,
+    replicas: Annotated[float | None, typer.Option(help="Replica budget (ppa).")] = None,
+    failed: Annotated[
+        list[str] | None, typer.Option(help="Tasks or operators that fail (ppa); several allowed.")
+    ] = None,
+    failed_domain: Annotated[
+        list[str] | None, typer.Option(help="Failure domains that are lost (ppa).")
+    ] = None,
+    required: Annotated[
+        list[str] | None, typer.Option(help="Tasks or operators that must be chosen.")
+    ] = None,
+    forbidden: Annotated[
+        list[str] | None, typer.Option(help="Tasks or operators that must not be chosen.")
+    ] = None,
+    sources: Annotated[
+        Literal["replayed", "durable"],
+        typer.Option(help="Whether sources' outputs are durable for free (ftc)."),
+    ] = "replayed",
+    cost: Annotated[
+        Literal["auto", "count", "bytes"], typer.Option(help="What a backup costs (ftc).")
+    ] = "auto",
+    expected: Annotated[
+        bool, typer.Option("--expected", help="Half an interval's replay, not a bound (ftc).")
+    ] = False,
+    grid_overhead: Annotated[
+        int | None, typer.Option("--grid-overhead", "-Z", help="Overhead grid Z (fastrecover).")
+    ] = None,
+    grid_frequency: Annotated[
+        int | None, typer.Option("--grid-frequency", "-F", help="Frequency grid F (fastrecover).")
+    ] = None,
+    frequencies: Annotated[
+        str | None, typer.Option(help="Allowed frequencies, comma-separated (fastrecover).")
+    ] = None,
+    powers_of_two: Annotated[
+        bool, typer.Option("--powers-of-two", help="Frequencies in powers of two (fastrecover).")
+    ] = False,
+    recover: Annotated[
+        bool, typer.Option("--recover", help="Order in which failed tasks come back (ppa).")
+    ] = False,
+    slots: Annotated[
+        int | None, typer.Option(help="How many tasks can come back (ppa --recover).")
+    ] = None,
+    arrivals: Annotated[
+        str | None, typer.Option(help="Times at which slots arrive, comma-separated.")
+    ] = None,
+    sweep: Annotated[bool, typer.Option("--sweep", help="The whole trade-off curve.")] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="With --sweep: draw it to this .svg, .png or .pdf.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why, in words.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the JSON here.")] = None,
+    time_limit: Annotated[
+        str, typer.Option(help="Stop solving after this and give the best plan; 0 is no limit.")
+    ] = DEFAULT_TIME_LIMIT,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    algorithms: Annotated[
+        bool, typer.Option("--algorithms", help="List the method's algorithms and stop.")
+    ] = False,
+) -> None:
+    """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
+    from holdfast.model.files import load_topology
+    from holdfast.plan.protocol import PlanRequest
+    from holdfast.plan.registry import planner as find_planner
+    from holdfast.units import parse_share, parse_time
+
+    planner = find_planner(method)
+    if algorithms:
+        for name, text in planner.algorithms.items():
+            typer.echo(f"{name:18} {text}")
+        return
+    topology = load_topology(file)
+    unit = topology.unit.time
+
+    def as_time(text: str | None, where: str) -> float | None:
+        return None if text is None else parse_time(text, unit=unit, where=where)
+
+    request = PlanRequest(
+        algorithm=algorithm,
+        max_recovery=as_time(max_recovery, "--max-recovery"),
+        max_overhead=None
+        if max_overhead is None
+        else parse_share(max_overhead, where="--max-overhead"),
+        max_latency=as_time(max_latency, "--max-latency"),
+        required=_names(required),
+        forbidden=_names(forbidden),
+        sources=sources,
+        cost=cost,
+        expected=expected,
+        grid_overhead=grid_overhead,
+        grid_frequency=grid_frequency,
+        frequencies=_floats(frequencies, "--frequencies"),
+        powers_of_two=powers_of_two,
+        replicas=_budget(replicas),
+        failed=_names(failed),
+        failed_domains=_names(failed_domain),
+        recover=recover,
+        slots=slots,
+        arrivals=_floats(arrivals, "--arrivals"),
+    )
+    limit = parse_time(time_limit, where="--time-limit")
+    job = _Job(
+        planner=planner,
+        topology=topology,
+        request=request,
+        limit_s=limit or None,
+        seed=seed,
+        quiet=as_json,
+    )
+    if sweep:
+        _show_sweep(job, plot=plot, as_json=as_json, out=out)
+        return
+    result = job.plan()
+    _show_plan(job, result, explain=explain, as_json=as_json, out=out)
+    if not result.feasible:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """One planning call with everything it needs."""
+
+    planner: Planner
+    topology: Topology
+    request: PlanRequest
+    limit_s: float | None
+    seed: int
+    quiet: bool
+
+    def plan(self) -> PlanResult:
+        from holdfast.clock import SystemClock
+        from holdfast.plan.session import make_plan, make_solve
+
+        clock = SystemClock()
+        with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
+            solve = make_solve(
+                clock,
+                time_limit_s=self.limit_s,
+                interrupted=lambda: stop.pressed,
+                report=report,
+                seed=self.seed,
+            )
+            return make_plan(self.planner, self.topology, self.request, solve, clock)
+
+    def sweep(self) -> Sweep:
+        from holdfast.clock import SystemClock
+        from holdfast.plan.session import make_solve, make_sweep
+
+        clock = SystemClock()
+        with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
+            solve = make_solve(
+                clock,
+                time_limit_s=self.limit_s,
+                interrupted=lambda: stop.pressed,
+                report=report,
+                seed=self.seed,
+            )
+            return make_sweep(self.planner, self.topology, self.request, solve)
+
+
+def _show_plan(
+    job: _Job, result: PlanResult, *, explain: bool, as_json: bool, out: Path | None
+) -> None:
+    data = result.to_json()
+    reasons = list(job.planner.explain(job.topology, job.request, result)) if explain else []
+    if explain:
+        data["explanation"] = reasons
+    _emit(data, as_json=as_json, out=out)
+    if as_json:
+        return
+    from holdfast.cli.render import render_plan
+
+    render_plan(job.topology, result, reasons)
+
+
+def _show_sweep(job: _Job, *, plot: Path | None, as_json: bool, out: Path | None) -> None:
+    sweep = job.sweep()
+    data = {"method": job.planner.method, "algorithm": job.request.algorithm, **sweep.to_json()}
+    _emit(data, as_json=as_json, out=out)
+    if plot is not None:
+        from holdfast.cli.plots import plot_sweep
+
+        plot_sweep(sweep, plot)
+    if as_json:
+        return
+    from holdfast.cli.render import render_sweep
+
+    render_sweep(sweep, plot)
+
+
+def _emit(data: dict[str, Any], *, as_json: bool, out: Path | None) -> None:
+    import json
+
+    if out is not None:
+        from holdfast.errors import BadInputError
+
+        try:
+            out.write_text(json.dumps(data, indent=1) + "\n")
+        except OSError as error:
+            raise BadInputError(
+                f"cannot be written: {error.strerror}", where=f"--out {out}"
+            ) from None
+    if as_json:
+        typer.echo(json.dumps(data))
+
+
+class _Stop:
+    """Whether Ctrl-C was pressed once; a second press ends the command."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+
+
+@contextmanager
+def _interruptible() -> Iterator[_Stop]:
+    stop = _Stop()
+
+    def on_signal(_number: int, _frame: object) -> None:
+        if stop.pressed:
+            raise KeyboardInterrupt
+        stop.pressed = True
+        print("\nstopping: the best plan so far follows", file=sys.stderr)  # noqa: T201
+
+    previous = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def _progress(quiet: bool, method: str) -> Iterator[Any]:
+    """A line on stderr that tells how far a long solve is; nothing when nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _progress: None
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status(f"planning with {method} (Ctrl-C: take the best so far)") as status:
+
+        def report(progress: Progress) -> None:
+            numbers = [
+                f"{name} {value:.6g}"
+                for name, value in (("best", progress.objective), ("bound", progress.bound))
+                if value is not None
+            ]
+            status.update(f"{method}: {progress.message} {', '.join(numbers)} (Ctrl-C: take it)")
+
+        yield report
+
+
+def _names(values: list[str] | None) -> tuple[str, ...]:
+    return tuple(name for value in values or () for name in value.split(",") if name)
+
+
+def _floats(text: str | None, where: str) -> tuple[float, ...]:
+    from holdfast.errors import BadInputError
+
+    try:
+        return tuple(float(part) for part in (text or "").split(",") if part.strip())
+    except ValueError:
+        raise BadInputError(
+            f"{text!r} is no list of numbers", where=where, hint="write 1,2,4"
+        ) from None
+
+
+def _budget(value: float | None) -> float | None:
+    from holdfast.errors import BadInputError
+
+    if value is not None and not 0 <= value < float("inf"):
+        raise BadInputError(f"is {value:g}", where="--replicas", hint="write a number of 0 or more")
+    return value

@@ -1,0 +1,1 @@
+"""The coordinator: events in, commands out; everything but its shell is pure."""

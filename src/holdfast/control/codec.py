@@ -1,0 +1,83 @@
+"""JSON forms of everything that leaves the coordinator: facts, state, messages, policy.
+
+pydantic reads the frozen dataclasses as they are, so there is no second description of any of them
+to fall out of step. Unit ids are written as `count#0`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from holdfast.control import events as e
+from holdfast.control.commands import NodeCommand
+from holdfast.control.facts import Fact
+from holdfast.control.policy import Policy
+from holdfast.control.state import State
+
+NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
+"""What a node may say."""
+
+_FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])
+_STATE: TypeAdapter[State] = TypeAdapter(State)
+_COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
+    Annotated[NodeCommand, Field(discriminator="kind")]
+)
+_MESSAGE: TypeAdapter[NodeMessage] = TypeAdapter(
+    Annotated[NodeMessage, Field(discriminator="kind")]
+)
+_POLICY: TypeAdapter[Policy] = TypeAdapter(Policy)
+
+
+def fact_to_json(fact: Fact) -> dict[str, Any]:
+    return _as_object(_FACT.dump_python(fact, mode="json"))
+
+
+def fact_from_json(data: Mapping[str, Any]) -> Fact:
+    return _FACT.validate_python(data)
+
+
+def state_to_json(state: State) -> dict[str, Any]:
+    return _as_object(_STATE.dump_python(state, mode="json"))
+
+
+def state_from_json(data: Mapping[str, Any]) -> State:
+    return _STATE.validate_python(data)
+
+
+def command_to_json(command: NodeCommand) -> dict[str, Any]:
+    return _as_object(_COMMAND.dump_python(command, mode="json"))
+
+
+def command_from_json(data: Mapping[str, Any]) -> NodeCommand:
+    return _COMMAND.validate_python(data)
+
+
+def message_to_json(message: NodeMessage) -> dict[str, Any]:
+    return _as_object(_MESSAGE.dump_python(message, mode="json"))
+
+
+def message_from_json(data: Mapping[str, Any]) -> NodeMessage:
+    return _MESSAGE.validate_python(data)
+
+
+def policy_to_json(policy: Policy) -> dict[str, Any]:
+    return _as_object(_POLICY.dump_python(policy, mode="json"))
+
+
+def policy_from_json(data: Mapping[str, Any]) -> Policy:
+    return _POLICY.validate_python(data)
+
+
+def line(data: Mapping[str, Any]) -> bytes:
+    """One line of JSON, without a newline inside."""
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _as_object(data: Any) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise TypeError("expected a JSON object")
+    return data

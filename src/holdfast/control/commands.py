@@ -1,0 +1,81 @@
+"""Everything the coordinator can ask its shell to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from holdfast.control.events import Unit
+from holdfast.control.facts import Fact
+
+Role = Literal["leader", "follower"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Make a fact durable before any later command of the same list is carried out."""
+
+    fact: Fact
+    kind: Literal["record"] = "record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUnit:
+    """Run a generation of a unit. Repeating the command has no further effect."""
+
+    kind: Literal["start_unit"] = "start_unit"
+    cause: str
+    node: str
+    unit: Unit
+    generation: int
+    clone_from: int | None
+    """The generation before: the host clones the newest complete checkpoint at or below it, since
+    that one may never have got as far as having one. None: start from nothing."""
+    role: Role = "leader"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopUnit:
+    """Stop this generation of a unit, and no other."""
+
+    kind: Literal["stop_unit"] = "stop_unit"
+    cause: str
+    node: str
+    unit: Unit
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismiss:
+    """Ask a node process to stop its units and exit."""
+
+    kind: Literal["dismiss"] = "dismiss"
+    cause: str
+    node: str
+    incarnation: str
+    reason: Literal["stop", "fenced"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Ask the launcher to kill a node's processes. Nothing waits for it: safety rests on records,
+    this only frees memory and processor time.
+    """
+
+    kind: Literal["fence"] = "fence"
+    cause: str
+    node: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """All nodes are gone and the run was to end: exit."""
+
+    kind: Literal["finish"] = "finish"
+    cause: str
+
+
+Command: TypeAlias = Record | StartUnit | StopUnit | Dismiss | Fence | Finish
+NodeCommand: TypeAlias = StartUnit | StopUnit | Dismiss
+"""Those that go to a node."""

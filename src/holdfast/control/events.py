@@ -1,0 +1,165 @@
+"""Everything the coordinator can be told. Each event carries the cause id its effects will bear.
+
+Reports are levels, not edges: a node repeats the full state of its units with every heartbeat, so
+a lost message costs a moment and never a fact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from holdfast.model.deployment import UnitId
+
+
+def _parse_unit(value: object) -> object:
+    return UnitId.parse(value) if isinstance(value, str) else value
+
+
+Unit: TypeAlias = Annotated[UnitId, BeforeValidator(_parse_unit), PlainSerializer(str)]
+"""A unit id that is written as `count#0` wherever it leaves the process."""
+
+ReportState = Literal["starting", "running", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitReport:
+    """One generation of one unit, as its node sees it."""
+
+    unit: Unit
+    generation: int
+    state: ReportState
+    batch: int = -1
+    """Number of the last batch in the log, whoever published it; -1: none."""
+    epoch: int = -1
+    """End epoch of that batch; -1: none."""
+    rows_in: int = 0
+    """Rows read since this generation started."""
+    rows_out: int = 0
+    """Rows published since this generation started."""
+    batch_ms: float = 0.0
+    waiting: int = 0
+    """Epochs that could be processed and are not."""
+    state_bytes: int = 0
+    operator: str | None = None
+    """The operator that failed, if known."""
+    error: str | None = None
+    """The Python traceback of a failed unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """What a node uses, its Java and Python children included."""
+
+    cpu: float = 0.0
+    """Share of one core."""
+    memory_bytes: int = 0
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOpened:
+    """The coordinator runs for this launch; nodes of earlier launches cannot come back."""
+
+    kind: Literal["launch_opened"] = "launch_opened"
+    cause: str
+    launch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHello:
+    """A node connected: for the first time, or again with units running."""
+
+    kind: Literal["node_hello"] = "node_hello"
+    cause: str
+    node: str
+    incarnation: str
+    """Names the process: drawn anew whenever a node program starts."""
+    launch: str = ""
+    domain: str = ""
+    spare: bool = False
+    pid: int = 0
+    reports: tuple[UnitReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A node is alive, with the state of each of its units."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    cause: str
+    node: str
+    incarnation: str
+    ready: bool = True
+    """The session is warm."""
+    reports: tuple[UnitReport, ...] = ()
+    gauges: Gauges = field(default_factory=Gauges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDisconnected:
+    """The connection to a node broke."""
+
+    kind: Literal["node_disconnected"] = "node_disconnected"
+    cause: str
+    node: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeExited:
+    """The launcher saw the process of a node end."""
+
+    kind: Literal["node_exited"] = "node_exited"
+    cause: str
+    node: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillRequested:
+    """Someone asks for a node to be killed."""
+
+    kind: Literal["kill_requested"] = "kill_requested"
+    cause: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRequested:
+    """Someone asks for a held unit to be tried again with a fresh budget."""
+
+    kind: Literal["retry_requested"] = "retry_requested"
+    cause: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """Someone asks for the run to end."""
+
+    kind: Literal["stop_requested"] = "stop_requested"
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time has passed."""
+
+    kind: Literal["tick"] = "tick"
+    cause: str
+
+
+Event: TypeAlias = (
+    LaunchOpened
+    | NodeHello
+    | Heartbeat
+    | NodeDisconnected
+    | NodeExited
+    | KillRequested
+    | RetryRequested
+    | StopRequested
+    | Tick
+)

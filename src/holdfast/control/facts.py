@@ -1,0 +1,233 @@
+"""What the coordinator has decided or learnt for good: the lines of its journal.
+
+State changes only by applying a fact, and a fact is journaled before any command that follows from
+it is sent. So replaying the journal gives the state back, and a generation number can never be
+handed out twice. The same facts, newest last, are the timeline people look at: each says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from holdfast.control.events import Unit
+
+LossReason = Literal[
+    "exited",  # its process ended
+    "disconnected",  # its connection broke and it did not come back in time
+    "silent",  # connected, but heartbeats stopped
+    "stalled",  # one of its units stopped working and only a kill helps
+    "killed",  # on request
+    "replaced",  # another process joined under its name
+    "relaunched",  # it belonged to an earlier launch
+    "left",  # it was dismissed at the end of the run
+]
+DownReason = Literal["node lost", "error", "stalled", "never started", "stopped by itself"]
+PlaceReason = Literal["first start", "recovery", "retry", "resume"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A launch of the run began."""
+
+    kind: Literal["opened"] = "opened"
+    at: float
+    cause: str
+    launch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeJoined:
+    """A node may be given units."""
+
+    kind: Literal["node_joined"] = "node_joined"
+    at: float
+    cause: str
+    node: str
+    incarnation: str
+    launch: str
+    domain: str
+    pid: int
+    spare: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLost:
+    """A node is given up for good: this incarnation never gets a unit again."""
+
+    kind: Literal["node_lost"] = "node_lost"
+    at: float
+    cause: str
+    node: str
+    incarnation: str
+    reason: LossReason
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainLost:
+    """The last of several nodes of one failure domain is lost."""
+
+    kind: Literal["domain_lost"] = "domain_lost"
+    at: float
+    cause: str
+    domain: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPlaced:
+    """A new generation of a unit belongs to a node."""
+
+    kind: Literal["unit_placed"] = "unit_placed"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    node: str
+    incarnation: str
+    reason: PlaceReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitRunning:
+    """A generation was seen to run."""
+
+    kind: Literal["unit_running"] = "unit_running"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitDown:
+    """A generation ended against our will."""
+
+    kind: Literal["unit_down"] = "unit_down"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    node: str
+    reason: DownReason
+    retry_at: float
+    """Not to be placed before."""
+    operator: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitWaiting:
+    """No node has room for a unit that needs one."""
+
+    kind: Literal["unit_waiting"] = "unit_waiting"
+    at: float
+    cause: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitHeld:
+    """A unit has used up its budget: it stays down until someone asks for a retry."""
+
+    kind: Literal["unit_held"] = "unit_held"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    failures: int
+    operator: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitReleased:
+    """A held unit may be placed again, with a fresh budget."""
+
+    kind: Literal["unit_released"] = "unit_released"
+    at: float
+    cause: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitParked:
+    """A unit was taken off its node because the run ends."""
+
+    kind: Literal["unit_parked"] = "unit_parked"
+    at: float
+    cause: str
+    unit: Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryBegan:
+    """A failure was detected: phases `failed` and `detected`."""
+
+    kind: Literal["recovery_began"] = "recovery_began"
+    at: float
+    cause: str
+    recovery: int
+    unit: Unit
+    reason: DownReason
+    node: str
+    """The one it was on."""
+    failed_at: float
+    """Best estimate: when the connection broke, or the last sign of life."""
+    epoch: int
+    """Progress at the failure as last reported; -1: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryRestored:
+    """The new generation runs: phase `restored`."""
+
+    kind: Literal["recovery_restored"] = "recovery_restored"
+    at: float
+    cause: str
+    recovery: int
+    generation: int
+    node: str
+    epoch: int
+    """The log's end as the new generation found it. A slice may have been published after the last
+    heartbeat before the failure, so this is the better estimate of where the unit was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryCaughtUp:
+    """Progress has passed the point of failure: phase `caught up`."""
+
+    kind: Literal["recovery_caught_up"] = "recovery_caught_up"
+    at: float
+    cause: str
+    recovery: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopBegan:
+    """The run is to end."""
+
+    kind: Literal["stop_began"] = "stop_began"
+    at: float
+    cause: str
+
+
+Fact: TypeAlias = (
+    Opened
+    | NodeJoined
+    | NodeLost
+    | DomainLost
+    | UnitPlaced
+    | UnitRunning
+    | UnitDown
+    | UnitWaiting
+    | UnitHeld
+    | UnitReleased
+    | UnitParked
+    | RecoveryBegan
+    | RecoveryRestored
+    | RecoveryCaughtUp
+    | StopBegan
+)

@@ -1,0 +1,148 @@
+"""What must hold after every event, as executable text.
+
+Used by tests after each step, by the simulator, and cheap enough to be switched on in production
+(`HOLDFAST_VALIDATE=1`). Each broken rule is returned as one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.control.commands import Command, Dismiss, Fence, Finish, Record, StartUnit, StopUnit
+from holdfast.control.coordinator import Coordinator
+from holdfast.control.facts import UnitPlaced
+from holdfast.control.state import Recovery, State
+from holdfast.errors import CheckFailedError
+
+
+def validate(coordinator: Coordinator) -> None:
+    """Raise if the coordinator's state breaks a rule."""
+    broken = broken_rules(coordinator)
+    if broken:
+        story = "".join(f"\n  {fact}" for fact in coordinator.state.story())
+        raise CheckFailedError(f"{'; '.join(broken)}; what led to it:{story}")
+
+
+def broken_rules(coordinator: Coordinator) -> list[str]:
+    state = coordinator.state
+    return [
+        *_units(state, coordinator.policy.max_units_per_node),
+        *_nodes(coordinator),
+        *_recoveries(state),
+    ]
+
+
+def broken_commands(
+    coordinator: Coordinator, commands: Sequence[Command], generations: Mapping[str, int]
+) -> list[str]:
+    """Rules of one result of `handle`, given the generations of all units before it."""
+    state, vitals = coordinator.state, coordinator.vitals
+    broken: list[str] = []
+    known = dict(generations)
+    for command in commands:
+        match command:
+            case Record(fact=UnitPlaced() as placed):
+                if placed.generation <= known[str(placed.unit)]:
+                    broken.append(f"{placed.unit}: generation {placed.generation} is not new")
+                known[str(placed.unit)] = placed.generation
+            case StartUnit():
+                unit = state.unit(command.unit)
+                if not vitals.is_connected(command.node):
+                    broken.append(f"{command.unit} is started on {command.node}, not connected")
+                if unit is None or unit.node != command.node:
+                    broken.append(f"{command.unit} is started where it is not placed")
+                if known.get(str(command.unit)) != command.generation:
+                    broken.append(f"{command.unit} is started before its placement is recorded")
+            case StopUnit():
+                unit = state.unit(command.unit)
+                if not vitals.is_connected(command.node):
+                    broken.append(f"{command.unit} is stopped on {command.node}, not connected")
+                if unit is not None and (unit.node, unit.generation) == (
+                    command.node,
+                    command.generation,
+                ):
+                    broken.append(f"{command.unit}: its current generation is stopped")
+            case Fence():
+                live = state.nodes.get(command.node)
+                if live is not None and live.pid == command.pid:
+                    broken.append(f"{command.node} is fenced while live")
+            case Dismiss(reason="fenced"):
+                live = state.nodes.get(command.node)
+                if live is not None and live.incarnation == command.incarnation:
+                    broken.append(f"{command.node} is dismissed while live")
+            case Finish():
+                if state.nodes or not state.stopping:
+                    broken.append("the run is finished with nodes left")
+            case Record() | Dismiss():
+                pass
+    return broken
+
+
+def _units(state: State, room: int) -> list[str]:
+    broken: list[str] = []
+    loads: dict[str, int] = {}
+    for name, unit in state.units.items():
+        up = unit.phase in ("placed", "running")
+        if up != (unit.node is not None):
+            broken.append(f"{name} is {unit.phase} with node {unit.node}")
+        if up and unit.generation < 1:
+            broken.append(f"{name} is {unit.phase} without a generation")
+        if unit.node is None:
+            continue
+        loads[unit.node] = loads.get(unit.node, 0) + 1
+        node = state.nodes.get(unit.node)
+        if node is None or node.incarnation != unit.incarnation:
+            broken.append(f"{name} is on {unit.node}, which is not live")
+        elif node.spare:
+            broken.append(f"{name} is on {unit.node}, which is still counted as a spare")
+    broken += [f"{node} has {load} units" for node, load in loads.items() if load > room]
+    return broken
+
+
+def _nodes(coordinator: Coordinator) -> list[str]:
+    state, vitals = coordinator.state, coordinator.vitals
+    fenced = set(state.fenced)
+    broken = [
+        f"{node.node} is live and fenced"
+        for node in state.nodes.values()
+        if node.incarnation in fenced
+    ]
+    if state.nodes.keys() != vitals.nodes.keys():
+        broken.append(f"nodes {sorted(state.nodes)} have vitals {sorted(vitals.nodes)}")
+    for name, known in vitals.units.items():
+        if known.generation > state.units[name].generation:
+            broken.append(f"{name} reports generation {known.generation} from the future")
+    return broken
+
+
+def _recoveries(state: State) -> list[str]:
+    broken: list[str] = []
+    open_units: set[str] = set()
+    for recovery in state.recoveries:
+        if not _in_order(recovery):
+            broken.append(f"phases of recovery {recovery.id} are out of order: {recovery}")
+        if recovery.outcome == "open":
+            if str(recovery.unit) in open_units:
+                broken.append(f"{recovery.unit} has two open recoveries")
+            open_units.add(str(recovery.unit))
+    for name, unit in state.units.items():
+        if unit.down is not None and unit.phase != "held" and name not in open_units:
+            broken.append(f"{name} is down ({unit.down}) without a recovery")
+        if unit.phase == "held" and name in open_units:
+            broken.append(f"{name} is held with an open recovery")
+    return broken
+
+
+def _in_order(recovery: Recovery) -> bool:
+    """Phases set are a prefix of all phases, in the order of time."""
+    stamps = (
+        recovery.failed_at,
+        recovery.detected_at,
+        recovery.restored_at,
+        recovery.caught_up_at,
+    )
+    reached = [stamp for stamp in stamps if stamp is not None]
+    prefix = stamps[: len(reached)] == tuple(reached)
+    closed = (recovery.outcome == "open") == (recovery.closed_at is None)
+    done = (recovery.outcome == "caught up") == (recovery.caught_up_at is not None)
+    return prefix and closed and done and reached == sorted(reached)

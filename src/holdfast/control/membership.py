@@ -1,0 +1,249 @@
+"""Which nodes are in: join, return, silence, loss.
+
+A node is lost when its process ends, when its connection breaks and does not come back in time,
+when its heartbeats stop, or when someone says so. A lost incarnation never comes back: if its
+process wakes up and connects, it is dismissed. The fence command that goes with a loss frees
+resources; nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.control import units
+from holdfast.control.commands import Dismiss, Fence, StartUnit
+from holdfast.control.events import (
+    Heartbeat,
+    KillRequested,
+    LaunchOpened,
+    NodeDisconnected,
+    NodeExited,
+    NodeHello,
+)
+from holdfast.control.facts import DomainLost, DownReason, LossReason, NodeJoined, NodeLost, Opened
+from holdfast.control.state import NodeRecord, UnitRecord
+from holdfast.control.turn import Turn
+
+CORRELATED_S = 10.0
+"""Losses of one domain within this time are told as one loss of the domain."""
+
+
+def open_launch(turn: Turn, event: LaunchOpened) -> None:
+    """The coordinator (re)started. In the same launch everything may still be running."""
+    if event.launch == turn.state.launch:
+        for node in turn.state.nodes:
+            turn.vitals.await_return(node, turn.policy.heartbeat, turn.policy.reconnect_s, turn.now)
+        return
+    for record in list(turn.state.nodes.values()):
+        lose(turn, record, reason="relaunched", failed_at=turn.now)
+    for unit in turn.state.units.values():
+        if unit.phase == "waiting" and unit.down is not None:
+            units.park(turn, unit)
+    turn.record(Opened(at=turn.now, cause=turn.cause, launch=event.launch))
+
+
+def hello(turn: Turn, event: NodeHello) -> None:
+    """A node connected: join it, take it back, or send it away."""
+    foreign = bool(event.launch) and event.launch != turn.state.launch
+    if turn.state.stopping or foreign or event.incarnation in turn.state.fenced:
+        turn.send(
+            Dismiss(
+                cause=turn.cause,
+                node=event.node,
+                incarnation=event.incarnation,
+                reason="stop" if turn.state.stopping else "fenced",
+            )
+        )
+        return
+    known = turn.state.nodes.get(event.node)
+    if known is not None and known.incarnation != event.incarnation:
+        lose(turn, known, reason="replaced", failed_at=_last_sign(turn, known))
+        known = None
+    if known is None:
+        turn.record(
+            NodeJoined(
+                at=turn.now,
+                cause=turn.cause,
+                node=event.node,
+                incarnation=event.incarnation,
+                launch=event.launch,
+                domain=event.domain,
+                pid=event.pid,
+                spare=event.spare,
+            )
+        )
+    turn.vitals.connect(event.node, turn.policy.heartbeat, turn.now)
+    record = turn.state.nodes[event.node]
+    for report in event.reports:
+        units.report(turn, record, report)
+    for unit in units.unreported(turn, record, event.reports):
+        if unit.phase == "placed":
+            # The start was decided and journaled but never arrived.
+            turn.send(start_command(turn, unit, event.node))
+        else:
+            units.down(turn, unit, reason="stopped by itself")
+
+
+def heartbeat(turn: Turn, event: Heartbeat) -> None:
+    """A node is alive."""
+    record = turn.state.nodes.get(event.node)
+    vitals = turn.vitals.nodes.get(event.node)
+    if record is None or vitals is None or record.incarnation != event.incarnation:
+        if event.incarnation in turn.state.fenced:
+            turn.send(
+                Dismiss(
+                    cause=turn.cause,
+                    node=event.node,
+                    incarnation=event.incarnation,
+                    reason="fenced",
+                )
+            )
+        return
+    if not vitals.connected:
+        return
+    vitals.detector.beat(turn.now)
+    vitals.ready, vitals.gauges = event.ready, event.gauges
+    for report in event.reports:
+        units.report(turn, record, report)
+    for unit in units.unreported(turn, record, event.reports):
+        if unit.phase == "running":
+            # A start may still be on its way; a unit that ran and is not there any more is gone.
+            units.down(turn, unit, reason="stopped by itself")
+
+
+def disconnected(turn: Turn, event: NodeDisconnected) -> None:
+    """A connection broke: the end of the process, or a moment's trouble."""
+    record = turn.state.nodes.get(event.node)
+    vitals = turn.vitals.nodes.get(event.node)
+    if record is None or vitals is None or record.incarnation != event.incarnation:
+        return
+    if turn.state.stopping:
+        lose(turn, record, reason="left", failed_at=turn.now)
+    elif vitals.connected:
+        vitals.connected = False
+        vitals.away_since = turn.now
+        vitals.away_limit_s = turn.policy.disconnect_grace_s
+        sweep(turn)
+
+
+def exited(turn: Turn, event: NodeExited) -> None:
+    """The launcher saw a node's process end."""
+    record = turn.state.nodes.get(event.node)
+    if record is None or record.pid != event.pid:
+        return
+    reason: LossReason = "left" if turn.state.stopping else "exited"
+    vitals = turn.vitals.nodes.get(event.node)
+    away = vitals is not None and not vitals.connected
+    lose(
+        turn,
+        record,
+        reason=reason,
+        failed_at=min(turn.now, vitals.away_since) if vitals and away else turn.now,
+    )
+
+
+def kill(turn: Turn, event: KillRequested) -> None:
+    """Someone asks for a node's death."""
+    record = turn.state.nodes.get(event.node)
+    if record is not None:
+        lose(turn, record, reason="killed", failed_at=turn.now)
+
+
+def sweep(turn: Turn) -> None:
+    """Look for nodes that have been silent or away for too long, and for stuck units."""
+    for record in list(turn.state.nodes.values()):
+        vitals = turn.vitals.nodes.get(record.node)
+        if vitals is None:
+            continue
+        if vitals.connected and vitals.detector.suspects(turn.now):
+            silence = vitals.detector.silence_s(turn.now)
+            lose(
+                turn,
+                record,
+                reason="silent",
+                failed_at=turn.now - silence,
+                detail=f"no heartbeat for {silence:.2f} s",
+            )
+        elif not vitals.connected and turn.now - vitals.away_since >= vitals.away_limit_s:
+            reason: LossReason = "left" if turn.state.stopping else "disconnected"
+            lose(turn, record, reason=reason, failed_at=vitals.away_since)
+    culprits: dict[str, dict[str, tuple[DownReason, float]]] = {}
+    for unit, why, since in units.overdue(turn):
+        if unit.node is not None:
+            culprits.setdefault(unit.node, {})[str(unit.unit)] = (why, since)
+    for node, stuck in culprits.items():
+        lose(
+            turn,
+            turn.state.nodes[node],
+            reason="stalled",
+            failed_at=turn.now,
+            detail=", ".join(f"{unit} {why}" for unit, (why, _) in stuck.items()),
+            culprits=stuck,
+        )
+
+
+def lose(
+    turn: Turn,
+    record: NodeRecord,
+    *,
+    reason: LossReason,
+    failed_at: float,
+    detail: str = "",
+    culprits: Mapping[str, tuple[DownReason, float]] | None = None,
+) -> None:
+    """Give a node up; its units wait for another place."""
+    for unit in turn.state.on_node(record.node):
+        if reason in ("left", "relaunched"):
+            units.park(turn, unit)
+        elif culprits and str(unit.unit) in culprits:
+            why, since = culprits[str(unit.unit)]
+            units.down(turn, unit, reason=why, failed_at=since)
+        else:
+            units.down(turn, unit, reason="node lost", failed_at=failed_at)
+    turn.record(
+        NodeLost(
+            at=turn.now,
+            cause=turn.cause,
+            node=record.node,
+            incarnation=record.incarnation,
+            reason=reason,
+            detail=detail,
+        )
+    )
+    turn.vitals.lost(record.node, record.domain, turn.now)
+    if reason in ("disconnected", "silent", "stalled", "killed"):
+        turn.send(Fence(cause=turn.cause, node=record.node, pid=record.pid))
+    if reason not in ("left", "relaunched", "replaced"):
+        _tell_lost_domain(turn, record.domain)
+
+
+def start_command(turn: Turn, unit: UnitRecord, node: str) -> StartUnit:
+    """The start of a unit's present generation."""
+    return StartUnit(
+        cause=turn.cause,
+        node=node,
+        unit=unit.unit,
+        generation=unit.generation,
+        clone_from=unit.generation - 1 if unit.generation > 1 else None,
+    )
+
+
+def _last_sign(turn: Turn, record: NodeRecord) -> float:
+    vitals = turn.vitals.nodes.get(record.node)
+    if vitals is None:
+        return turn.now
+    silence = vitals.detector.silence_s(turn.now)
+    return turn.now - silence if vitals.connected else vitals.away_since
+
+
+def _tell_lost_domain(turn: Turn, domain: str) -> None:
+    if not domain or any(node.domain == domain for node in turn.state.nodes.values()):
+        return
+    recent = [
+        loss
+        for loss in turn.vitals.losses
+        if loss.domain == domain and turn.now - loss.at <= CORRELATED_S
+    ]
+    if len(recent) > 1:
+        names = tuple(sorted({loss.node for loss in recent}))
+        turn.record(DomainLost(at=turn.now, cause=turn.cause, domain=domain, nodes=names))

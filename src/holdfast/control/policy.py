@@ -1,0 +1,44 @@
+"""The coordinator's settings, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.health.budget import RestartBudget
+from holdfast.health.heartbeat import HeartbeatPolicy
+from holdfast.health.stall import StallPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How failures are detected and answered."""
+
+    workers: int = 1
+    """Nodes that must have joined before the first units are placed."""
+    gather_s: float = 60.0
+    """After this time the first units are placed on whichever nodes have joined."""
+    max_units_per_node: int = 16
+    """Room of a node, spare or not: units of a dead node go to survivors only up to this."""
+    heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
+    stall: StallPolicy = field(default_factory=StallPolicy)
+    start_timeout_s: float = 120.0
+    """A unit that has not run this long after its placement takes its node down with it."""
+    disconnect_grace_s: float = 0.25
+    """How long a node may be without a connection while the coordinator is up."""
+    reconnect_s: float = 10.0
+    """How long nodes may take to find a restarted coordinator."""
+    pause_s: float = 1.0
+    """A gap between two events longer than this means the coordinator itself stood still, so
+    silence in it says nothing about the nodes. Ticks come much more often."""
+    retries: RestartBudget = field(
+        default_factory=lambda: RestartBudget(limit=3, window_s=120.0, delay_s=0.5)
+    )
+    """Restarts of a unit after exceptions and stalls."""
+    crashes: RestartBudget = field(
+        default_factory=lambda: RestartBudget(limit=20, window_s=300.0, delay_s=0.0)
+    )
+    """Restarts of a unit after the loss of its node: bounds a unit that kills whatever hosts it."""
+
+    def __post_init__(self) -> None:
+        if self.workers < 1 or self.max_units_per_node < 1:
+            raise ValueError("workers and max_units_per_node must be at least 1")

@@ -1,0 +1,179 @@
+"""The life of a unit after its placement: runs, fails, stalls, is held.
+
+An exception is retried within a budget; beyond it the unit is held, with the operator's name and
+the traceback, while all other units go on. A stall takes the whole node down, because Spark cannot
+stop a stuck batch; the node's other units recover elsewhere and only the culprit is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from holdfast.control import recovery
+from holdfast.control.commands import StopUnit
+from holdfast.control.events import RetryRequested, UnitReport
+from holdfast.control.facts import (
+    DownReason,
+    UnitDown,
+    UnitHeld,
+    UnitParked,
+    UnitReleased,
+    UnitRunning,
+)
+from holdfast.control.state import NodeRecord, UnitRecord
+from holdfast.control.turn import Turn
+from holdfast.control.vitals import UnitVitals
+from holdfast.health.stall import StallDetector
+
+
+def report(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
+    """A connected node reported one of its units."""
+    record = turn.state.unit(told.unit)
+    current = (
+        record is not None
+        and record.node == node.node
+        and record.incarnation == node.incarnation
+        and record.generation == told.generation
+    )
+    if record is None or not current:
+        _stop_stale(turn, node, told)
+        return
+    match told.state:
+        case "running":
+            _observe(turn, record, told)
+        case "starting":
+            pass
+        case "failed":
+            down(turn, record, reason="error", operator=told.operator, error=told.error)
+        case "stopped" if not turn.state.stopping:
+            down(turn, record, reason="stopped by itself")
+        case "stopped":
+            pass
+
+
+def unreported(turn: Turn, node: NodeRecord, reports: Iterable[UnitReport]) -> list[UnitRecord]:
+    """Units that belong to a node and of which it says nothing."""
+    told = {(report.unit, report.generation) for report in reports}
+    return [
+        record
+        for record in turn.state.on_node(node.node)
+        if (record.unit, record.generation) not in told
+    ]
+
+
+def down(
+    turn: Turn,
+    record: UnitRecord,
+    *,
+    reason: DownReason,
+    failed_at: float | None = None,
+    operator: str | None = None,
+    error: str | None = None,
+) -> None:
+    """A placed unit has failed: charge its budget, begin a recovery, or hold it."""
+    node = record.node
+    if node is None:
+        return
+    if turn.state.stopping:
+        park(turn, record)
+        return
+    lost = reason == "node lost"
+    budget = turn.policy.crashes if lost else turn.policy.retries
+    failures = (*(record.crashes if lost else record.errors), turn.now)
+    generation = record.generation
+    turn.record(
+        UnitDown(
+            at=turn.now,
+            cause=turn.cause,
+            unit=record.unit,
+            generation=generation,
+            node=node,
+            reason=reason,
+            retry_at=turn.now + budget.delay(failures, turn.now),
+            operator=operator,
+            error=error,
+        )
+    )
+    recovery.begin(
+        turn,
+        record,
+        reason=reason,
+        node=node,
+        failed_at=turn.now if failed_at is None else failed_at,
+    )
+    turn.vitals.units.pop(str(record.unit), None)
+    if not budget.allows(failures, turn.now):
+        turn.record(
+            UnitHeld(
+                at=turn.now,
+                cause=turn.cause,
+                unit=record.unit,
+                generation=generation,
+                failures=len(budget.recent(failures, turn.now)),
+                operator=operator,
+                error=error,
+            )
+        )
+
+
+def park(turn: Turn, record: UnitRecord) -> None:
+    """Take a unit off its node without calling it a failure."""
+    turn.vitals.units.pop(str(record.unit), None)
+    turn.record(UnitParked(at=turn.now, cause=turn.cause, unit=record.unit))
+
+
+def release(turn: Turn, event: RetryRequested) -> None:
+    """Someone repaired what a held unit failed of."""
+    record = turn.state.unit(event.unit)
+    if record is not None and record.phase == "held":
+        turn.record(UnitReleased(at=turn.now, cause=turn.cause, unit=record.unit))
+
+
+def overdue(turn: Turn) -> list[tuple[UnitRecord, DownReason, float]]:
+    """Units whose node must be killed for them to go on: unit, why, since when."""
+    found: list[tuple[UnitRecord, DownReason, float]] = []
+    for record in turn.state.units.values():
+        if record.node is None or not turn.vitals.is_connected(record.node):
+            continue
+        vitals = turn.vitals.units.get(str(record.unit))
+        if record.phase == "running" and vitals is not None and vitals.stall.stalled(turn.now):
+            found.append((record, "stalled", vitals.stall.since))
+        elif record.phase == "placed":
+            since = max(record.placed_at, turn.vitals.nodes[record.node].connected_at)
+            if turn.now - since >= turn.policy.start_timeout_s:
+                found.append((record, "never started", since))
+    return found
+
+
+def _observe(turn: Turn, record: UnitRecord, told: UnitReport) -> None:
+    vitals = turn.vitals.units.get(str(record.unit))
+    if vitals is None or vitals.generation != told.generation:
+        vitals = UnitVitals(
+            generation=told.generation,
+            stall=StallDetector(policy=turn.policy.stall, now=turn.now),
+            report=told,
+            heard_at=turn.now,
+        )
+        turn.vitals.units[str(record.unit)] = vitals
+    vitals.observe(told, turn.now)
+    if record.phase == "placed":
+        turn.record(
+            UnitRunning(
+                at=turn.now, cause=turn.cause, unit=record.unit, generation=record.generation
+            )
+        )
+    recovery.observe(turn, record, told)
+
+
+def _stop_stale(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
+    """A generation that is not current here must not use the node's time; it can do no harm."""
+    if told.state not in ("starting", "running"):
+        return
+    stopped = turn.vitals.nodes[node.node].told_to_stop
+    key = (str(told.unit), told.generation)
+    if key in stopped:
+        return
+    stopped.add(key)
+    turn.send(
+        StopUnit(cause=turn.cause, node=node.node, unit=told.unit, generation=told.generation)
+    )

@@ -1,0 +1,118 @@
+"""What people and programs are shown: one JSON object made of state and vitals.
+
+`holdfast status`, the live table and the dashboard read this and nothing else. Times are seconds
+since 1970; a missing value is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.control.codec import fact_to_json
+from holdfast.control.coordinator import Coordinator
+from holdfast.control.state import NodeRecord, Recovery, UnitRecord
+
+RunStatus = Literal["gathering", "starting", "running", "recovering", "failed", "stopping"]
+
+
+def status_of(coordinator: Coordinator) -> RunStatus:
+    """The whole run in one word."""
+    state = coordinator.state
+    records = state.units.values()
+    if state.stopping:
+        return "stopping"
+    if any(record.phase == "held" for record in records):
+        return "failed"
+    if not state.begun:
+        return "gathering"
+    if any(record.down is not None for record in records):
+        return "recovering"
+    if all(record.phase == "running" for record in records):
+        return "running"
+    return "starting"
+
+
+def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> dict[str, Any]:
+    """Everything, newest facts last."""
+    state = coordinator.state
+    return {
+        "pipeline": state.pipeline,
+        "launch": state.launch,
+        "status": status_of(coordinator),
+        "now": now,
+        "opened_at": state.opened_at,
+        "units": [_unit(coordinator, record, now) for record in state.units.values()],
+        "nodes": [_node(coordinator, record, now) for record in state.nodes.values()],
+        "recoveries": [recovery_view(recovery) for recovery in state.recoveries],
+        "timeline": [fact_to_json(fact) for fact in state.timeline[-timeline:]],
+    }
+
+
+def recovery_view(recovery: Recovery) -> dict[str, Any]:
+    """One recovery with the durations of its phases, seconds."""
+
+    def span(start: float | None, end: float | None) -> float | None:
+        return None if start is None or end is None else round(end - start, 6)
+
+    return {
+        "id": recovery.id,
+        "unit": str(recovery.unit),
+        "reason": recovery.reason,
+        "cause": recovery.cause,
+        "outcome": recovery.outcome,
+        "from": recovery.from_node,
+        "to": recovery.to_node,
+        "generation": recovery.generation,
+        "epoch": recovery.epoch,
+        "failed_at": recovery.failed_at,
+        "detected_at": recovery.detected_at,
+        "restored_at": recovery.restored_at,
+        "caught_up_at": recovery.caught_up_at,
+        "detect_s": span(recovery.failed_at, recovery.detected_at),
+        "restore_s": span(recovery.detected_at, recovery.restored_at),
+        "catch_up_s": span(recovery.restored_at, recovery.caught_up_at),
+        "total_s": span(recovery.failed_at, recovery.caught_up_at),
+    }
+
+
+def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> dict[str, Any]:
+    vitals = coordinator.vitals.units.get(str(record.unit))
+    report = vitals.report if vitals is not None else None
+    return {
+        "unit": str(record.unit),
+        "phase": record.phase,
+        "generation": record.generation,
+        "node": record.node,
+        "down": record.down,
+        "operator": record.operator,
+        "error": record.error,
+        "failures": len(record.errors) + len(record.crashes),
+        "batch": report.batch if report else None,
+        "epoch": report.epoch if report else None,
+        "waiting": report.waiting if report else None,
+        "rows_in": report.rows_in if report else None,
+        "rows_out": report.rows_out if report else None,
+        "rate_in": round(vitals.rate_in, 3) if vitals else None,
+        "rate_out": round(vitals.rate_out, 3) if vitals else None,
+        "batch_ms": report.batch_ms if report else None,
+        "state_bytes": report.state_bytes if report else None,
+        "age_s": round(now - vitals.heard_at, 3) if vitals else None,
+    }
+
+
+def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> dict[str, Any]:
+    vitals = coordinator.vitals.nodes.get(record.node)
+    return {
+        "node": record.node,
+        "incarnation": record.incarnation,
+        "domain": record.domain,
+        "pid": record.pid,
+        "spare": record.spare,
+        "connected": vitals.connected if vitals else False,
+        "ready": vitals.ready if vitals else False,
+        "silence_s": round(vitals.detector.silence_s(now), 3) if vitals else None,
+        "cpu": vitals.gauges.cpu if vitals else None,
+        "memory_bytes": vitals.gauges.memory_bytes if vitals else None,
+        "processes": vitals.gauges.processes if vitals else None,
+        "units": [str(unit.unit) for unit in coordinator.state.on_node(record.node)],
+    }

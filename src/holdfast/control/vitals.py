@@ -1,0 +1,117 @@
+"""What the coordinator knows only for the moment: connections, heartbeats, progress.
+
+None of it is journaled. A restarted coordinator learns it again from the nodes within a heartbeat;
+until then every node has the benefit of the doubt (`Policy.reconnect_s`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.control.events import Gauges, UnitReport
+from holdfast.health.heartbeat import HeartbeatDetector, HeartbeatPolicy, detector
+from holdfast.health.stall import StallDetector
+from holdfast.model.deployment import UnitId
+
+LOSSES_LENGTH = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeVitals:
+    """One live node."""
+
+    detector: HeartbeatDetector
+    connected: bool
+    connected_at: float = 0.0
+    away_since: float = 0.0
+    away_limit_s: float = 0.0
+    ready: bool = False
+    gauges: Gauges = field(default_factory=Gauges)
+    told_to_stop: set[tuple[str, int]] = field(default_factory=set)
+    """Stale generations already sent a stop on this connection."""
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitVitals:
+    """One generation of one unit."""
+
+    generation: int
+    stall: StallDetector
+    report: UnitReport
+    heard_at: float
+    rate_in: float = 0.0
+    """Rows read per second, smoothed."""
+    rate_out: float = 0.0
+
+    def observe(self, report: UnitReport, now: float) -> None:
+        gap = now - self.heard_at
+        if gap > 0:
+            weight = min(1.0, gap / RATE_SECONDS)
+            rows_in = max(0, report.rows_in - self.report.rows_in) / gap
+            rows_out = max(0, report.rows_out - self.report.rows_out) / gap
+            self.rate_in += weight * (rows_in - self.rate_in)
+            self.rate_out += weight * (rows_out - self.rate_out)
+        self.report, self.heard_at = report, now
+        self.stall.observe(
+            batch=report.batch,
+            batch_s=report.batch_ms / 1000.0,
+            waiting=report.waiting,
+            now=now,
+        )
+
+
+RATE_SECONDS = 5.0
+"""Rates are averaged over about this long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Loss:
+    """A node lost lately, to tell a lost domain from single failures."""
+
+    node: str
+    domain: str
+    at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Vitals:
+    """All of it."""
+
+    nodes: dict[str, NodeVitals] = field(default_factory=dict)
+    units: dict[str, UnitVitals] = field(default_factory=dict)
+    losses: list[Loss] = field(default_factory=list)
+    last_event_at: float | None = None
+    finished: bool = False
+
+    def connect(self, node: str, policy: HeartbeatPolicy, now: float) -> NodeVitals:
+        vitals = NodeVitals(detector=detector(policy, now), connected=True, connected_at=now)
+        self.nodes[node] = vitals
+        return vitals
+
+    def await_return(self, node: str, policy: HeartbeatPolicy, limit_s: float, now: float) -> None:
+        """A node known from the journal: it has `limit_s` to come back."""
+        self.nodes[node] = NodeVitals(
+            detector=detector(policy, now), connected=False, away_since=now, away_limit_s=limit_s
+        )
+
+    def is_connected(self, node: str) -> bool:
+        vitals = self.nodes.get(node)
+        return vitals is not None and vitals.connected
+
+    def epoch(self, unit: UnitId) -> int:
+        """Progress as last reported; -1: unknown."""
+        vitals = self.units.get(str(unit))
+        return vitals.report.epoch if vitals is not None else -1
+
+    def forgive(self, now: float) -> None:
+        """The coordinator stood still: silence until now says nothing."""
+        for node in self.nodes.values():
+            node.detector.forgive(now)
+            node.away_since = max(node.away_since, now)
+        for unit in self.units.values():
+            unit.stall.forgive(now)
+
+    def lost(self, node: str, domain: str, now: float) -> None:
+        self.nodes.pop(node, None)
+        self.losses.append(Loss(node=node, domain=domain, at=now))
+        del self.losses[:-LOSSES_LENGTH]

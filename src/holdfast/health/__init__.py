@@ -1,0 +1,1 @@
+"""Detectors and budgets: pure, with the time passed in."""

@@ -1,0 +1,152 @@
+"""What runs: a pipeline cut into segments, segments into units.
+
+A `Deployment` is the meeting point of three parts that know nothing of each other: the pipeline
+API derives it from a logical pipeline and a plan, the Spark run time executes its units, and the
+coordinator places them on nodes. It is a frozen value with a JSON form; functions stay in the
+pipeline's own module and are looked up by operator name.
+
+Every operator with several consumers ends a segment, so a segment is an in-tree of operators with
+exactly one output operator, whose name is the segment's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+KEY_GROUPS = 128
+"""Rows are sharded by pmod(hash(key), KEY_GROUPS); see DESIGN, 'Key group'."""
+
+OutputMode = Literal["append", "upsert"]
+SegmentKind = Literal["source", "inner", "exporter"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """A durable log of one operator's output, laid out by one key."""
+
+    operator: str
+    """The operator whose output is logged."""
+    key: tuple[str, ...] = ()
+    """Columns whose hash decides the key group; empty: all rows are in group 0."""
+    mode: OutputMode = "append"
+    """Whether rows are additions or new versions of the row with the same `upsert_key`."""
+    upsert_key: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the log's directory: `count`, or `split@user,word` when keyed."""
+        return f"{self.operator}@{','.join(self.key)}" if self.key else self.operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Operators fused into one Structured Streaming query."""
+
+    name: str
+    """That of its output operator."""
+    kind: SegmentKind
+    operators: tuple[str, ...]
+    """In topological order; an exporter has one, the sink."""
+    inputs: tuple[str, ...] = ()
+    """Names of the boundaries it reads, in the order its operators name them; a source has none."""
+    outputs: tuple[Boundary, ...] = ()
+    """One per distinct key its consumers ask for; an exporter has none."""
+    shards: int = 1
+    batch_epochs: int = 1
+    """How many epochs one batch spans when the unit keeps up: the batch interval."""
+    snapshot_batches: int = 10
+    """How many batches lie between two state snapshots: the snapshot interval."""
+    stateful: bool = False
+    one_epoch_per_batch: bool = False
+    """The result depends on the batching (deduplication within a watermark)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class UnitId:
+    """One shard of one segment."""
+
+    segment: str
+    shard: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.segment}#{self.shard}"
+
+    @classmethod
+    def parse(cls, text: str) -> UnitId:
+        segment, _, shard = text.rpartition("#")
+        return cls(segment=segment, shard=int(shard))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """All segments of one pipeline, upstream before downstream."""
+
+    pipeline: str
+    epoch_s: float
+    """Length of a tick of the global logical clock, seconds."""
+    segments: tuple[Segment, ...]
+    fingerprints: Mapping[str, str]
+    """Operator name to a hash of its code and options: resuming with another is refused."""
+
+    def segment(self, name: str) -> Segment:
+        return next(segment for segment in self.segments if segment.name == name)
+
+    def units(self) -> tuple[UnitId, ...]:
+        return tuple(
+            UnitId(segment=segment.name, shard=shard)
+            for segment in self.segments
+            for shard in range(segment.shards)
+        )
+
+    def boundary(self, name: str) -> Boundary:
+        return next(
+            boundary
+            for segment in self.segments
+            for boundary in segment.outputs
+            if boundary.name == name
+        )
+
+    def producer(self, boundary: str) -> Segment:
+        """The segment that publishes on a boundary."""
+        return next(
+            segment
+            for segment in self.segments
+            if any(output.name == boundary for output in segment.outputs)
+        )
+
+    def consumers(self, boundary: str) -> tuple[Segment, ...]:
+        return tuple(segment for segment in self.segments if boundary in segment.inputs)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Deployment:
+        return cls(
+            pipeline=data["pipeline"],
+            epoch_s=data["epoch_s"],
+            fingerprints=dict(data["fingerprints"]),
+            segments=tuple(_segment(item) for item in data["segments"]),
+        )
+
+
+def key_group_range(shard: int, shards: int) -> range:
+    """The key groups that one of `shards` shards owns: contiguous, disjoint, covering all."""
+    return range(shard * KEY_GROUPS // shards, (shard + 1) * KEY_GROUPS // shards)
+
+
+def _segment(data: Mapping[str, Any]) -> Segment:
+    outputs = tuple(
+        Boundary(
+            operator=item["operator"],
+            key=tuple(item["key"]),
+            mode=item["mode"],
+            upsert_key=tuple(item["upsert_key"]),
+        )
+        for item in data["outputs"]
+    )
+    rest = {name: value for name, value in data.items() if name != "outputs"}
+    rest["operators"], rest["inputs"] = tuple(data["operators"]), tuple(data["inputs"])
+    return Segment(**rest, outputs=outputs)

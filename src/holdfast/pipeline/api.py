@@ -1,0 +1,409 @@
+"""The pipeline as its author writes it: sources, streams, operators, sinks.
+
+A `Pipeline` only collects frozen `Operator` values; nothing here imports Spark, so a pipeline can
+be planned, drawn and cut on a machine that has none. A stream can only be made from streams that
+are there already, so a pipeline is acyclic by construction and its operators stand in topological
+order. Each mistake is reported where it is made, in one line that names the operator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import KEY_GROUPS, OutputMode
+from holdfast.pipeline.operators import OnError, Operator, OperatorFunction, OperatorKind
+from holdfast.pipeline.sinks import Sink
+from holdfast.pipeline.sources import Source
+from holdfast.units import parse_time
+
+if TYPE_CHECKING:
+    from holdfast.model.topology import Topology
+
+Columns: TypeAlias = "str | Iterable[str]"
+ExpectedRows: TypeAlias = list[dict[str, Any]]
+ExpectedFunction: TypeAlias = Callable[[Mapping[str, ExpectedRows]], ExpectedRows]
+_ExpectedT = TypeVar("_ExpectedT", bound=ExpectedFunction)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+# Key columns become part of a directory name and are hashed by name, so they stay plain.
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTime:
+    """Which column says when a row happened, and how long to wait for late ones."""
+
+    column: str
+    delay_s: float
+    """A row older than the newest one seen by its source by more than this is late, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """An independent computation of a sink's content, for `holdfast verify`."""
+
+    function: ExpectedFunction
+    """Kept rows by source name -> the rows the sink must hold once everything has closed."""
+    closes: str | None = None
+    """Column of the result that the watermark must have passed before a row is due; None: every row
+    is due as soon as its input's epoch is delivered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The output of one operator, to be read by others."""
+
+    pipeline: Pipeline
+    name: str
+
+    def map(
+        self,
+        name: str,
+        function: OperatorFunction,
+        *,
+        deterministic: bool = True,
+        on_error: OnError = "fail",
+        takes_upserts: bool = False,
+    ) -> Stream:
+        """A function of each batch of rows that keeps no state; of upserts it makes upserts."""
+        operator = Operator(
+            name=name,
+            kind="map",
+            inputs=(self.name,),
+            function=function,
+            deterministic=deterministic,
+            on_error=on_error,
+            takes_upserts=takes_upserts,
+        )
+        return self.pipeline._add(_keep_upserts(operator, self.operator))  # noqa: SLF001 - one API
+
+    def aggregate(
+        self,
+        name: str,
+        function: OperatorFunction,
+        *,
+        key: Columns | None = None,
+        output: OutputMode = "append",
+        upsert_key: Columns | None = None,
+        shards: int = 1,
+        deterministic: bool = True,
+        on_error: OnError = "fail",
+        takes_upserts: bool = False,
+    ) -> Stream:
+        """A groupBy: `append` gives a window's row once it has closed, `upsert` each new version.
+
+        `key` names input columns by which the work may be sharded (all rows of a group must share
+        it); without one the operator has one shard. `upsert_key` names the output columns that
+        identify a row, by default those of `key`.
+        """
+        operator = Operator(
+            name=name,
+            kind="aggregate",
+            inputs=(self.name,),
+            function=function,
+            key=_columns(key, name),
+            mode=output,
+            upsert_key=_columns(upsert_key, name),
+            shards=shards,
+            deterministic=deterministic,
+            on_error=on_error,
+            takes_upserts=takes_upserts,
+        )
+        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
+
+    def stateful(
+        self,
+        name: str,
+        function: OperatorFunction,
+        *,
+        key: Columns | None = None,
+        output: OutputMode = "append",
+        upsert_key: Columns | None = None,
+        shards: int = 1,
+        one_epoch_per_batch: bool = False,
+        deterministic: bool = True,
+        on_error: OnError = "fail",
+        takes_upserts: bool = False,
+    ) -> Stream:
+        """State of one's own: transformWithState, applyInPandasWithState, deduplication."""
+        operator = Operator(
+            name=name,
+            kind="stateful",
+            inputs=(self.name,),
+            function=function,
+            key=_columns(key, name),
+            mode=output,
+            upsert_key=_columns(upsert_key, name),
+            shards=shards,
+            one_epoch_per_batch=one_epoch_per_batch,
+            deterministic=deterministic,
+            on_error=on_error,
+            takes_upserts=takes_upserts,
+        )
+        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
+
+    def join(
+        self,
+        name: str,
+        other: Stream,
+        function: OperatorFunction,
+        *,
+        key: Columns,
+        other_key: Columns | None = None,
+        shards: int = 1,
+        deterministic: bool = True,
+        on_error: OnError = "fail",
+    ) -> Stream:
+        """`function(left, right)` of two streams; `other_key` if the right one names them else."""
+        operator = Operator(
+            name=name,
+            kind="join",
+            inputs=(self.name, self.pipeline._own(other, name)),  # noqa: SLF001 - one API
+            function=function,
+            key=_columns(key, name),
+            other_key=_columns(other_key, name),
+            shards=shards,
+            deterministic=deterministic,
+            on_error=on_error,
+        )
+        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
+
+    def union(self, name: str, *others: Stream) -> Stream:
+        """All rows of several streams with the same columns."""
+        inputs = (self.name, *(self.pipeline._own(other, name) for other in others))  # noqa: SLF001
+        return self.pipeline._add(Operator(name=name, kind="union", inputs=inputs))  # noqa: SLF001
+
+    @property
+    def operator(self) -> Operator:
+        return self.pipeline.operator(self.name)
+
+
+class Pipeline:
+    """A named DAG of operators with one clock and one event-time column."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        event_time: tuple[str, str | float] | None = None,
+        epoch: str | float = "1s",
+    ) -> None:
+        if not _NAME.fullmatch(name):
+            raise BadInputError(f"{name!r} cannot be a pipeline's name", hint=_NAME_HINT)
+        self.name = name
+        self.epoch_s = parse_time(epoch, where=name)
+        """Length of an epoch, seconds."""
+        if self.epoch_s <= 0:
+            raise BadInputError("an epoch must be longer than nothing", where=name)
+        self.event_time = _event_time(event_time, name)
+        """None: no watermark, so nothing closes by time."""
+        self._operators: dict[str, Operator] = {}
+        self._expected: dict[str, Expected] = {}
+
+    def __repr__(self) -> str:
+        return f"Pipeline({self.name!r}, operators={list(self._operators)})"
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """Every operator, sinks included, upstream before downstream."""
+        return tuple(self._operators.values())
+
+    @property
+    def sources(self) -> tuple[Operator, ...]:
+        return tuple(operator for operator in self.operators if operator.kind == "source")
+
+    @property
+    def sinks(self) -> tuple[Operator, ...]:
+        return tuple(operator for operator in self.operators if operator.kind == "sink")
+
+    @property
+    def expectations(self) -> Mapping[str, Expected]:
+        """The independent computations registered with `expected`, by sink."""
+        return dict(self._expected)
+
+    def operator(self, name: str) -> Operator:
+        """The operator of that name."""
+        try:
+            return self._operators[name]
+        except KeyError:
+            raise BadInputError(
+                f"no operator {name!r}",
+                where=self.name,
+                hint=f"it has {', '.join(self._operators) or 'none'}",
+            ) from None
+
+    def consumers(self, name: str) -> tuple[Operator, ...]:
+        """The operators that read the output of `name`, sinks included."""
+        return tuple(operator for operator in self.operators if name in operator.inputs)
+
+    def source(self, name: str, source: Source, *, parallelism: int = 1) -> Stream:
+        """A stream of rows from outside."""
+        if not isinstance(source, get_args(Source)):
+            raise BadInputError(
+                f"{source!r} is not a source",
+                where=name,
+                hint="use Rate, Files, Generator or SparkSource",
+            )
+        return self._add(Operator(name=name, kind="source", source=source, shards=parallelism))
+
+    def sink(self, name: str, stream: Stream, sink: Sink) -> None:
+        """Deliver a stream."""
+        if not isinstance(sink, get_args(Sink)):
+            raise BadInputError(
+                f"{sink!r} is not a sink",
+                where=name,
+                hint="use Parquet, Sqlite, Console or ForeachBatch",
+            )
+        self._add(
+            Operator(
+                name=name,
+                kind="sink",
+                inputs=(self._own(stream, name),),
+                sink=sink,
+                takes_upserts=True,
+            )
+        )
+
+    def expected(
+        self, sink: str, *, closes: str | None = None
+    ) -> Callable[[_ExpectedT], _ExpectedT]:
+        """Register the plain-Python computation of what a sink must hold; see `Expected`."""
+        if self.operator(sink).kind != "sink":
+            raise BadInputError("only a sink's content can be expected", where=sink)
+
+        def register(function: _ExpectedT) -> _ExpectedT:
+            self._expected[sink] = Expected(function=function, closes=closes)
+            return function
+
+        return register
+
+    def validate(self) -> None:
+        """Report what can only be seen once the pipeline is whole."""
+        if not self.sinks:
+            raise BadInputError("has no sink", where=self.name, hint="end it with p.sink(...)")
+        for operator in self.operators:
+            if operator.kind != "sink" and not self.consumers(operator.name):
+                raise BadInputError(
+                    "nothing reads its output", where=operator.name, hint="give it a sink"
+                )
+
+    def topology(self, *, shards: Mapping[str, int] | None = None) -> Topology:
+        """The planner's view of this pipeline; see `holdfast.pipeline.graph`."""
+        from holdfast.pipeline.graph import topology  # noqa: PLC0415 - it imports this module
+
+        return topology(self, shards=shards)
+
+    def _own(self, stream: Stream, where: str) -> str:
+        if not isinstance(stream, Stream):
+            raise BadInputError(f"{stream!r} is not a stream", where=where)
+        if stream.pipeline is not self:
+            raise BadInputError(
+                f"the stream {stream.name!r} belongs to the pipeline {stream.pipeline.name!r}",
+                where=where,
+            )
+        return stream.name
+
+    def _add(self, operator: Operator) -> Stream:
+        if operator.name in self._operators:
+            raise BadInputError("there is an operator of that name already", where=operator.name)
+        _check(operator, [self._operators[name] for name in operator.inputs])
+        if operator.mode == "upsert" and not operator.upsert_key:
+            operator = replace(operator, upsert_key=operator.key)
+        self._operators[operator.name] = operator
+        return Stream(self, operator.name)
+
+
+_NAME_HINT = "start with a letter; letters, digits, '_', '-' and '.', at most 64"
+_FUNCTION_KINDS: frozenset[OperatorKind] = frozenset({"map", "aggregate", "stateful", "join"})
+
+
+def _check(operator: Operator, inputs: list[Operator]) -> None:
+    """Every rule that needs the operator and its inputs only."""
+    name = operator.name
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BadInputError(f"{name!r} cannot be an operator's name", hint=_NAME_HINT)
+    if operator.kind in _FUNCTION_KINDS and not callable(operator.function):
+        raise BadInputError(f"{operator.function!r} is not a function", where=name)
+    _check_options(operator)
+    if len(set(operator.inputs)) != len(operator.inputs):
+        raise BadInputError(
+            f"reads {operator.inputs[-1]!r} twice", where=name, hint="put a map between them"
+        )
+    if operator.kind == "union" and len(inputs) < 2:
+        raise BadInputError("a union needs at least two streams", where=name)
+    for producer in inputs:
+        if producer.kind == "sink":
+            raise BadInputError(f"cannot read the sink {producer.name!r}", where=name)
+        if producer.mode == "upsert" and not operator.takes_upserts:
+            raise BadInputError(
+                f"reads the upserts of {producer.name!r}, and would take each new version of a row "
+                "for another row",
+                where=name,
+                hint="declare takes_upserts=True if its function copes, or make "
+                f"{producer.name!r} append",
+            )
+
+
+def _check_options(operator: Operator) -> None:
+    name = operator.name
+    if operator.mode not in get_args(OutputMode):
+        raise BadInputError(
+            f"unknown output {operator.mode!r}", where=name, hint="append or upsert"
+        )
+    if operator.on_error not in get_args(OnError):
+        raise BadInputError(
+            f"unknown on_error {operator.on_error!r}", where=name, hint="fail or quarantine"
+        )
+    if operator.mode == "upsert" and not (operator.upsert_key or operator.key):
+        raise BadInputError(
+            "upserts need a key", where=name, hint="name the columns that identify a row"
+        )
+    if operator.mode == "append" and operator.upsert_key:
+        raise BadInputError("has an upsert_key but appends", where=name, hint='output="upsert"')
+    if operator.kind == "join" and not operator.key:
+        raise BadInputError("a join needs a key", where=name, hint="name the columns it joins on")
+    if operator.other_key and len(operator.other_key) != len(operator.key):
+        raise BadInputError("key and other_key differ in length", where=name)
+    if not 1 <= operator.shards <= KEY_GROUPS:
+        raise BadInputError(
+            f"{operator.shards} shards", where=name, hint=f"between 1 and {KEY_GROUPS}"
+        )
+    if operator.shards > 1 and operator.kind != "source" and not operator.key:
+        raise BadInputError("several shards need a key", where=name)
+
+
+def _keep_upserts(operator: Operator, producer: Operator) -> Operator:
+    """A map of upserts gives upserts under the same key."""
+    if producer.mode == "upsert":
+        return replace(operator, mode="upsert", upsert_key=producer.upsert_key)
+    return operator
+
+
+def _columns(columns: Columns | None, where: str) -> tuple[str, ...]:
+    names = (columns,) if isinstance(columns, str) else tuple(columns or ())
+    for name in names:
+        if not isinstance(name, str) or not _COLUMN.fullmatch(name):
+            raise BadInputError(
+                f"{name!r} cannot be a key column",
+                where=where,
+                hint="select it under a plain name first",
+            )
+    if len(set(names)) != len(names):
+        raise BadInputError(f"key {', '.join(names)} names a column twice", where=where)
+    return names
+
+
+def _event_time(event_time: tuple[str, str | float] | None, where: str) -> EventTime | None:
+    if event_time is None:
+        return None
+    if not isinstance(event_time, tuple) or len(event_time) != 2:
+        raise BadInputError(
+            f"{event_time!r} is not an event time", where=where, hint="write ('ts', '10 seconds')"
+        )
+    column, delay = event_time
+    (column,) = _columns(column, where)
+    return EventTime(column=column, delay_s=parse_time(delay, where=where))

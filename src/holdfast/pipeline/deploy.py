@@ -1,0 +1,212 @@
+"""Cut a pipeline into segments.
+
+Problem: given a pipeline and a set of operators whose output a plan wants logged, find the segments
+(what stays connected when the boundaries are cut), the boundaries' layouts and the units. Every
+operator with several consumers is a boundary, so each segment is an in-tree whose root is its
+output operator. O(operators * edges), far below anything a plan costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.pipeline.api import Pipeline
+from holdfast.pipeline.fingerprint import fingerprints
+from holdfast.pipeline.graph import Layout, layout
+from holdfast.pipeline.operators import Operator
+
+Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Mapping[str, Any]
+"""`none`: forced boundaries only; `all`: every operator; names of operators; or a plan's JSON."""
+PerOperator: TypeAlias = int | Mapping[str, int]
+"""One number for all, or by operator; a segment takes the smallest of its operators'."""
+
+
+def deploy(
+    pipeline: Pipeline,
+    *,
+    cuts: Cuts = "none",
+    shards: Mapping[str, int] | None = None,
+    batch_epochs: PerOperator = 1,
+    snapshot_batches: PerOperator = 10,
+    epoch_s: float | None = None,
+    fuse_sources: bool = False,
+) -> Deployment:
+    """The deployment of a pipeline under a plan's cuts."""
+    pipeline.validate()
+    facts = layout(pipeline, shards=shards, fuse_sources=fuse_sources)
+    chosen = cut_operators(pipeline, cuts)
+    ends = set(facts.forced) | chosen | {sink.inputs[0] for sink in pipeline.sinks}
+    trees = [
+        _members(pipeline, operator.name, ends)
+        for operator in pipeline.operators
+        if operator.name in ends
+    ]
+    logs = _boundaries(pipeline, ends)
+    segments = [
+        _segment(
+            pipeline,
+            tree,
+            facts,
+            logs,
+            batch_epochs=batch_epochs,
+            snapshot_batches=snapshot_batches,
+        )
+        for tree in trees
+    ]
+    exporters = [
+        Segment(
+            name=sink.name,
+            kind="exporter",
+            operators=(sink.name,),
+            inputs=(_read(sink, 0, logs[sink.inputs[0]]).name,),
+        )
+        for sink in pipeline.sinks
+    ]
+    return Deployment(
+        pipeline=pipeline.name,
+        epoch_s=pipeline.epoch_s if epoch_s is None else epoch_s,
+        segments=(*segments, *exporters),
+        fingerprints=fingerprints(pipeline),
+    )
+
+
+def cut_operators(pipeline: Pipeline, cuts: Cuts) -> set[str]:
+    """The operators whose output a plan wants logged, forced ones not counted.
+
+    A plan's `backups` log their own output, its `anchors` their inputs. Backups may be named by
+    task (`count.0`); an operator must have all its tasks chosen or none, for one Spark query per
+    shard of one segment cannot be cut in some shards only.
+    """
+    inner = {operator.name for operator in pipeline.operators if operator.kind != "sink"}
+    if cuts == "none":
+        return set()
+    if cuts == "all":
+        return inner
+    if isinstance(cuts, str):
+        raise BadInputError(f"unknown cuts {cuts!r}", hint="none, all, or names of operators")
+    if isinstance(cuts, Mapping):
+        return _planned(pipeline, cuts)
+    chosen = set(cuts)
+    for name in sorted(chosen):
+        if pipeline.operator(name).kind == "sink":
+            raise BadInputError("a sink has no output to cut", where=name)
+    return chosen
+
+
+def _planned(pipeline: Pipeline, plan: Mapping[str, Any]) -> set[str]:
+    if not plan.get("feasible", True):
+        raise BadInputError("the plan is infeasible", where=pipeline.name)
+    if "backups" not in plan and "anchors" not in plan:
+        raise BadInputError(
+            "the plan has neither backups nor anchors",
+            where=pipeline.name,
+            hint="plan with the method ftc, fastrecover or joint",
+        )
+    tasks: dict[str, set[str]] = {}
+    for name in plan.get("backups", ()):
+        known = any(operator.name == name for operator in pipeline.operators)
+        operator, _, index = (name, "", "") if known else name.rpartition(".")
+        if pipeline.operator(operator).kind == "sink":
+            raise BadInputError("a sink has no output to cut", where=name)
+        tasks.setdefault(operator, set()).add(index)
+    count = layout(pipeline).shards
+    for operator, indices in tasks.items():
+        if "" not in indices and len(indices) != count[operator]:
+            raise BadInputError(
+                f"the plan backs up {len(indices)} of its {count[operator]} tasks",
+                where=operator,
+                hint="plan per operator, or require all of its tasks",
+            )
+    saved = {
+        name for anchor in plan.get("anchors", ()) for name in pipeline.operator(anchor).inputs
+    }
+    return set(tasks) | saved
+
+
+def _members(pipeline: Pipeline, root: str, ends: set[str]) -> tuple[Operator, ...]:
+    """The operators of the segment that ends with `root`, in topological order."""
+    found = {root}
+    for operator in reversed(pipeline.operators):
+        if operator.name in found:
+            found.update(name for name in operator.inputs if name not in ends)
+    return tuple(operator for operator in pipeline.operators if operator.name in found)
+
+
+def _boundaries(pipeline: Pipeline, ends: set[str]) -> dict[str, tuple[Boundary, ...]]:
+    """Per cut operator, one log per distinct key its consumers are sharded by.
+
+    A consumer without a key reads all groups, so it takes whatever log there is.
+    """
+    logs: dict[str, tuple[Boundary, ...]] = {}
+    for name in ends:
+        operator = pipeline.operator(name)
+        keys = [
+            consumer.key_of_input(index)
+            for consumer in pipeline.consumers(name)
+            for index, read in enumerate(consumer.inputs)
+            if read == name and consumer.key
+        ]
+        logs[name] = tuple(
+            Boundary(operator=name, key=key, mode=operator.mode, upsert_key=operator.upsert_key)
+            for key in dict.fromkeys(keys or [()])
+        )
+    return logs
+
+
+def _read(consumer: Operator, index: int, logs: tuple[Boundary, ...]) -> Boundary:
+    """The one of an input's logs that a consumer reads."""
+    key = consumer.key_of_input(index)
+    return next((log for log in logs if log.key == key), logs[0])
+
+
+def _segment(
+    pipeline: Pipeline,
+    members: tuple[Operator, ...],
+    facts: Layout,
+    logs: Mapping[str, tuple[Boundary, ...]],
+    *,
+    batch_epochs: PerOperator,
+    snapshot_batches: PerOperator,
+) -> Segment:
+    names = {operator.name for operator in members}
+    inputs = [
+        _read(operator, index, logs[name]).name
+        for operator in members
+        for index, name in enumerate(operator.inputs)
+        if name not in names
+    ]
+    single = any(operator.one_epoch_per_batch for operator in members)
+    sharded = [operator for operator in members if operator.key or operator.kind == "source"]
+    root = members[-1].name
+    return Segment(
+        name=root,
+        kind="inner" if inputs else "source",
+        operators=tuple(operator.name for operator in members),
+        inputs=tuple(dict.fromkeys(inputs)),
+        outputs=logs[root],
+        shards=max((facts.shards[operator.name] for operator in sharded), default=1),
+        batch_epochs=1 if single else _least(pipeline, batch_epochs, members, 1, "batch_epochs"),
+        snapshot_batches=_least(pipeline, snapshot_batches, members, 10, "snapshot_batches"),
+        stateful=any(operator.keeps_state for operator in members),
+        one_epoch_per_batch=single,
+    )
+
+
+def _least(
+    pipeline: Pipeline,
+    value: PerOperator,
+    members: tuple[Operator, ...],
+    default: int,
+    what: str,
+) -> int:
+    if isinstance(value, int):
+        value = {operator.name: value for operator in pipeline.operators}
+    for name, number in value.items():
+        pipeline.operator(name)
+        if number < 1:
+            raise BadInputError(f"{what} is {number}", where=name, hint="at least 1")
+    given = [value[operator.name] for operator in members if operator.name in value]
+    return min(given, default=default)

@@ -1,0 +1,98 @@
+"""Find the pipeline a user means: a `.py` file or `module:attribute`."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from holdfast.errors import BadInputError
+from holdfast.pipeline.api import Pipeline
+
+
+def load_pipeline(app: str | Path) -> Pipeline:
+    """The pipeline of `path/to/app.py`, `path/to/app.py:name` or `package.module:name`.
+
+    Without a name it is the attribute `pipeline`, or else the only Pipeline in the module.
+    """
+    target, _, attribute = str(app).partition(":")
+    module = _load_file(Path(target)) if _is_file(target) else _load_module(target)
+    if attribute:
+        return _named(module, attribute, str(app))
+    if isinstance(getattr(module, "pipeline", None), Pipeline):
+        return _named(module, "pipeline", str(app))
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Pipeline)}
+    if len({id(value) for value in found.values()}) != 1:
+        what = f"has {len(found)} pipelines ({', '.join(found)})" if found else "has no Pipeline"
+        raise BadInputError(what, where=str(app), hint=f"name one: {target}:NAME")
+    return next(iter(found.values()))
+
+
+def _is_file(target: str) -> bool:
+    return target.endswith(".py") or "/" in target or Path(target).is_file()
+
+
+def _load_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise BadInputError("no such file", where=str(path))
+    # The name is stable for one path, so that workers can unpickle what they are sent by name.
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"holdfast_app_{path.stem.replace('-', '_')}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise BadInputError("is not a Python file", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # Files next to the application can be imported by it, as when Python runs it.
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BadInputError:
+        del sys.modules[name]
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        raise _failed(error, str(path)) from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except BadInputError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise BadInputError(
+                "no such module", where=name, hint="give a .py file or module:attribute"
+            ) from None
+        raise _failed(error, name) from error
+    except Exception as error:
+        raise _failed(error, name) from error
+
+
+def _failed(error: Exception, where: str) -> BadInputError:
+    """One line for an application that cannot even be imported, with the place in its own file."""
+    if isinstance(error, SyntaxError):
+        return BadInputError(f"{error.msg}", where=f"{error.filename or where}:{error.lineno}")
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if where in frame.filename
+    ]
+    place = f"{where}:{frames[-1].lineno}" if frames else where
+    return BadInputError(f"{type(error).__name__}: {error}", where=place)
+
+
+def _named(module: ModuleType, attribute: str, where: str) -> Pipeline:
+    value = getattr(module, attribute, None)
+    if not isinstance(value, Pipeline):
+        what = "is not a Pipeline" if hasattr(module, attribute) else "does not exist"
+        raise BadInputError(f"{attribute!r} {what}", where=where)
+    value.validate()
+    return value

@@ -1,0 +1,137 @@
+"""Spark's murmur3 `hash` over Arrow columns, without Spark.
+
+Source units lay rows out by key group before Spark sees them, and a key must fall into the same
+group there as where Spark computes it. Vectorised over numpy; strings by four bytes at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import KEY_GROUPS
+
+SEED = 42
+"""Spark's seed of `hash`."""
+_OTHER_SEED = 0x5EED
+"""A second, independent hash makes 64 bits of two times 32."""
+
+
+def key_groups(table: Any, key: tuple[str, ...]) -> Any:
+    """The key group of every row: pmod(hash(key), KEY_GROUPS), 0 without a key."""
+    if not key:
+        return np.zeros(table.num_rows, np.int64)
+    signed = murmur3([table.column(name) for name in key], SEED).view(np.int32)
+    return np.mod(signed.astype(np.int64), KEY_GROUPS)
+
+
+def row_hashes(table: Any) -> Any:
+    """A 64-bit hash of every row, for digests."""
+    columns = list(table.columns)
+    high = murmur3(columns, SEED).astype(np.uint64)
+    return (high << np.uint64(32)) | murmur3(columns, _OTHER_SEED).astype(np.uint64)
+
+
+def murmur3(columns: list[Any], seed: int) -> Any:
+    """Spark's hash of rows, column after column, each seeded with the one before; uint32."""
+    rows = len(columns[0]) if columns else 0
+    result = np.full(rows, seed, np.uint32)
+    with np.errstate(over="ignore"):
+        for column in columns:
+            array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            hashed = _hash_column(array, result)
+            present = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
+            result = np.where(present, hashed, result)
+    return result
+
+
+def _hash_column(array: Any, seed: Any) -> Any:
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind):
+        return _hash_bytes(array, seed)
+    if pa.types.is_boolean(kind):
+        return _hash_int(_numbers(array.cast(pa.int8())).astype(np.int32), seed)
+    if pa.types.is_date32(kind):
+        return _hash_int(_numbers(array.cast(pa.int32())), seed)
+    if pa.types.is_timestamp(kind):
+        return _hash_long(_numbers(array.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())), seed)
+    if pa.types.is_int64(kind):
+        return _hash_long(_numbers(array), seed)
+    if pa.types.is_signed_integer(kind):
+        return _hash_int(_numbers(array).astype(np.int32), seed)
+    if pa.types.is_float64(kind):
+        return _hash_long(_plain_zero(_numbers(array)).view(np.int64), seed)
+    if pa.types.is_float32(kind):
+        return _hash_int(_plain_zero(_numbers(array)).view(np.int32), seed)
+    raise BadInputError(
+        f"a column of type {kind} cannot be hashed here", hint="use a source that Spark reads"
+    )
+
+
+def _numbers(array: Any) -> Any:
+    filled = array if array.null_count == 0 else pc.fill_null(array, pa.scalar(0, array.type))
+    return np.ascontiguousarray(filled.to_numpy(zero_copy_only=False))
+
+
+def _plain_zero(values: Any) -> Any:
+    """-0.0 is 0.0 and every NaN is the same one, as in Spark."""
+    values = np.where(values == 0, np.zeros_like(values), values)
+    return np.where(np.isnan(values), np.full_like(values, np.nan), values)
+
+
+def _hash_int(values: Any, seed: Any) -> Any:
+    return _finish(_mix(seed, _mix_key(values.view(np.uint32))), np.uint32(4))
+
+
+def _hash_long(values: Any, seed: Any) -> Any:
+    bits = values.view(np.uint64)
+    low, high = bits.astype(np.uint32), (bits >> np.uint64(32)).astype(np.uint32)
+    return _finish(_mix(_mix(seed, _mix_key(low)), _mix_key(high)), np.uint32(8))
+
+
+def _hash_bytes(array: Any, seed: Any) -> Any:
+    """Whole little-endian words first, then every remaining byte as a signed number."""
+    kind = pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary()
+    array = array.cast(kind)
+    _, offsets, data = array.buffers()
+    width = np.int64 if kind == pa.large_binary() else np.int32
+    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    raw = np.concatenate([raw, np.zeros(8, np.uint8)])  # reading a word never leaves the buffer
+    start, size = bounds[:-1].astype(np.int64), np.diff(bounds).astype(np.int64)
+    result = seed.copy()
+    for word in range(int(size.max(initial=0)) // 4):
+        rows = np.flatnonzero(size >= 4 * (word + 1))
+        at = start[rows] + 4 * word
+        value = sum(raw[at + byte].astype(np.uint32) << np.uint32(8 * byte) for byte in range(4))
+        result[rows] = _mix(result[rows], _mix_key(np.asarray(value, np.uint32)))
+    for byte in range(3):
+        rows = np.flatnonzero(size % 4 > byte)
+        at = start[rows] + size[rows] // 4 * 4 + byte
+        value = raw[at].view(np.int8).astype(np.int32).view(np.uint32)
+        result[rows] = _mix(result[rows], _mix_key(value))
+    return _finish(result, size.astype(np.uint32))
+
+
+def _mix_key(key: Any) -> Any:
+    key = key * np.uint32(0xCC9E2D51)
+    return _rotate(key, 15) * np.uint32(0x1B873593)
+
+
+def _mix(state: Any, key: Any) -> Any:
+    return _rotate(state ^ key, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+
+
+def _rotate(value: Any, bits: int) -> Any:
+    return (value << np.uint32(bits)) | (value >> np.uint32(32 - bits))
+
+
+def _finish(state: Any, size: Any) -> Any:
+    state = state ^ size
+    state = (state ^ (state >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    state = (state ^ (state >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return state ^ (state >> np.uint32(16))

@@ -1,0 +1,116 @@
+"""Slice files: Arrow IPC streams with one record batch per key group.
+
+A reader takes only its key groups, so the slice record keeps where each record batch starts, how
+long it is and its checksum; what is read is verified, and a torn or altered file is named. Files
+are invisible until a slice record names them, so they need no atomic rename.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.errors import CorruptLogError
+from holdfast.model.keygroups import DIGEST_MODULUS
+from holdfast.model.records import GroupPart, SliceFile, SliceRecord
+
+END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+"""Ends an Arrow IPC stream, so that any Arrow reader can open a slice file."""
+
+
+def write_slice_file(path: Path, rows: Any, groups: Any, hashes: Any) -> SliceFile:
+    """Write a table laid out by key group, wait until it is on disk, describe it.
+
+    `groups` and `hashes` are the key group and the 64-bit hash of each row, as numpy arrays.
+    """
+    order = np.argsort(groups, kind="stable")
+    groups, hashes = groups[order], hashes[order].astype(np.uint64)
+    rows = rows.take(pa.array(order)).combine_chunks()
+    found, starts = np.unique(groups, return_index=True)
+    ends = [*starts[1:].tolist(), len(groups)]
+    schema = rows.schema.serialize()
+    batches = rows.to_batches()
+    whole = batches[0] if batches else None
+    parts = []
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(schema)
+        for group, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+            assert whole is not None  # noqa: S101 - a group exists only if a row does
+            message = whole.slice(start, end - start).serialize()
+            with np.errstate(over="ignore"):
+                digest = int(hashes[start:end].sum(dtype=np.uint64)) % DIGEST_MODULUS
+            parts.append(
+                GroupPart(
+                    group=group,
+                    rows=end - start,
+                    offset=file.tell(),
+                    size=message.size,
+                    crc=zlib.crc32(message),
+                    digest=digest,
+                )
+            )
+            file.write(message)
+        file.write(END_OF_STREAM)
+        file.flush()
+        os.fsync(file.fileno())
+    return SliceFile(
+        name=path.name,
+        schema_size=schema.size,
+        schema_crc=zlib.crc32(schema),
+        parts=tuple(parts),
+    )
+
+
+def read_slice(folder: Path, record: SliceRecord, groups: range) -> Iterator[Any]:
+    """The record batches of a slice that hold the given key groups, verified.
+
+    Files are read in the order of the record and groups in ascending order, so that every reader
+    of a batch sees the same rows in the same order.
+    """
+    for file in record.files:
+        wanted = [part for part in file.parts if part.group in groups]
+        if wanted:
+            yield from read_slice_file(folder / file.name, file, wanted)
+
+
+def read_slice_file(path: Path, file: SliceFile, parts: Iterable[GroupPart]) -> Iterator[Any]:
+    """The record batches of some parts of one slice file, verified."""
+    try:
+        with path.open("rb") as handle:
+            mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+    except (FileNotFoundError, ValueError):
+        raise CorruptLogError("slice file is missing or empty", path=str(path)) from None
+    buffer = pa.py_buffer(mapped)
+    schema = pa.ipc.read_schema(_checked(buffer, 0, file.schema_size, file.schema_crc, path))
+    for part in parts:
+        message = _checked(buffer, part.offset, part.size, part.crc, path)
+        batch = pa.ipc.read_record_batch(message, schema)
+        if batch.num_rows != part.rows:
+            raise CorruptLogError(
+                f"key group {part.group} has {batch.num_rows} rows, its record says {part.rows}",
+                path=str(path),
+            )
+        yield batch
+
+
+def _checked(buffer: Any, offset: int, size: int, crc: int, path: Path) -> Any:
+    if offset + size > buffer.size:
+        raise CorruptLogError(
+            f"slice file is torn: {buffer.size} bytes, at least {offset + size} were written",
+            path=str(path),
+        )
+    message = buffer.slice(offset, size)
+    if zlib.crc32(message) != crc:
+        raise CorruptLogError(
+            f"slice file was altered: bytes {offset}..{offset + size} do not fit their checksum",
+            path=str(path),
+        )
+    return message

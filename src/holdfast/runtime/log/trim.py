@@ -1,0 +1,86 @@
+"""Removing what no retained batch of any consumer may still need.
+
+First the floor is raised, then records are removed, then files: a reader that meets a missing
+record below the floor knows it was left behind, and a crash in between leaves garbage that the
+next trim removes, never a record without its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.model.deployment import Deployment, Segment
+from holdfast.model.records import parse_record_name
+from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
+from holdfast.runtime.log.slicelog import SliceLog
+
+TRIM_EVERY = 16
+"""Batches between two trims of a unit: directory listings are paid for this rarely."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trimmer:
+    """Trims what one unit owns: its range records and its output slices."""
+
+    log: SliceLog
+    deployment: Deployment
+    retain: int = RETAIN_BATCHES
+    keep_input: bool = False
+    """Never trim what sources published: for checking results against the whole input."""
+
+    def trim_unit(self, unit: str, newest: int) -> int:
+        """Remove range records, skips and side notes of batches no one can redo."""
+        floor = retained_floor(newest, self.retain) - 1  # a batch needs the range before it
+        layout = self.log.layout
+        if floor <= 0:
+            return 0
+        self.log.raise_floor(layout.unit_floors(unit), floor)
+        removed = _remove(self.log, layout.ranges(unit), floor)
+        _remove(self.log, layout.skips(unit), floor)
+        _remove_files(layout.side(unit), floor)
+        return removed
+
+    def trim_outputs(self, segment: Segment, shard: int) -> int:
+        """Remove published slices that every consumer has left behind for good."""
+        if self.keep_input and segment.kind == "source":
+            return 0
+        removed = 0
+        for boundary in segment.outputs:
+            floor = self._slice_floor(boundary.name, shard)
+            if floor <= 0:
+                continue
+            self.log.raise_floor(self.log.layout.slice_floors(boundary.name, shard), floor)
+            removed += _remove(self.log, self.log.layout.slices(boundary.name, shard), floor)
+            _remove_files(self.log.layout.data(boundary.name, shard), floor)
+        return removed
+
+    def _slice_floor(self, boundary: str, shard: int) -> int:
+        ranges = []
+        for consumer in self.deployment.consumers(boundary):
+            for index in range(consumer.shards):
+                unit = f"{consumer.name}#{index}"
+                oldest = retained_floor(self.log.newest_range(unit), self.retain)
+                ranges.append(self.log.range(unit, oldest - 1) if oldest > 0 else None)
+        # A range trimmed meanwhile reads as None, so as 0: the next trim will do.
+        return slice_floor(boundary, shard, ranges)
+
+
+def _remove(log: SliceLog, folder: str, floor: int) -> int:
+    doomed = [name for name in log.store.names(folder) if parse_record_name(name)[1] < floor]
+    for name in doomed:
+        log.store.delete(f"{folder}/{name}")
+    return len(doomed)
+
+
+def _remove_files(folder: Path, floor: int) -> None:
+    for path in _numbered(folder):
+        if int(path.name.partition("-")[0]) < floor:
+            path.unlink(missing_ok=True)
+
+
+def _numbered(folder: Path) -> Iterable[Path]:
+    if not folder.exists():
+        return ()
+    return [path for path in folder.iterdir() if path.name[:1].isdigit()]

@@ -1,0 +1,1 @@
+"""Units as Structured Streaming queries: the only package that imports pyspark."""

@@ -1,0 +1,238 @@
+"""Reading an analysed Spark plan: what keeps state, what is not deterministic.
+
+The plan lives in the JVM, so it is walked through py4j, once, into a small frozen value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+_CLOCKS = {
+    "CurrentTimestamp": "current_timestamp",
+    "CurrentDate": "current_date",
+    "CurrentTime": "current_time",
+    "Now": "now",
+    "LocalTimestamp": "localtimestamp",
+    "CurrentBatchTimestamp": "current_timestamp",
+}
+_UNORDERED = {
+    "First": "first",
+    "Last": "last",
+    "AnyValue": "any_value",
+    "CollectList": "collect_list",
+    "CollectSet": "collect_set",
+    "ListAgg": "listagg",
+    "Mode": "mode",
+}
+_NAMES = {
+    "Rand": "rand",
+    "Randn": "randn",
+    "Uuid": "uuid",
+    "Shuffle": "shuffle",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id",
+    "SparkPartitionID": "spark_partition_id",
+    "InputFileName": "input_file_name",
+    "PythonUDF": "a UDF marked asNondeterministic",
+}
+_STATEFUL = {
+    "Aggregate": "groupBy",
+    "Distinct": "distinct",
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
+    "TransformWithStateInPySpark": "transformWithState",
+    "TransformWithStateInPandas": "transformWithStateInPandas",
+    "Join": "a join of streams",
+}
+_FLOATS = {"FloatType", "DoubleType"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatefulStep:
+    """A node of the plan that keeps state between batches."""
+
+    what: str
+    """As its author would call it."""
+    grouped_by: frozenset[tuple[int, str]]
+    """Columns, by index of the input, that rows in one group share, unchanged from the input."""
+    one_epoch: bool
+    """Its result depends on how the input is cut into batches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the checks need to know about the plan of one operator."""
+
+    streaming: bool
+    stateful: tuple[StatefulStep, ...]
+    nondeterministic: tuple[str, ...]
+    """Names of functions whose result may differ when a batch is run again."""
+    watermarks: int
+    """How many the function added."""
+    warnings: tuple[str, ...]
+    java: Any
+    """The analysed plan itself."""
+
+    def check_streaming(self, spark: SparkSession, mode: str) -> None:
+        """Spark's own test whether the plan can be a stream; raises AnalysisException."""
+        jvm: Any = spark._jvm  # noqa: SLF001 - pyspark offers no public way to ask
+        modes = jvm.org.apache.spark.sql.streaming.OutputMode
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        checker.checkForStreaming(self.java, getattr(modes, mode)())
+
+
+def examine(result: DataFrame, inputs: list[DataFrame]) -> Plan:
+    """Walk the analysed plan of `result`, which was made from `inputs`."""
+    java = _analysed(result)
+    origin = {
+        attribute.exprId().id(): (index, attribute.name())
+        for index, frame in enumerate(inputs)
+        for attribute in _items(_analysed(frame).output())
+    }
+    nodes = list(_nodes(java))
+    names = [node.getClass().getSimpleName() for node in nodes]
+    stateful = [
+        _step(node, name, origin)
+        for node, name in zip(nodes, names, strict=True)
+        if name in _STATEFUL and _keeps_state(node, name)
+    ]
+    expected = sum(
+        node.getClass().getSimpleName() == "EventTimeWatermark"
+        for frame in inputs
+        for node in _nodes(_analysed(frame))
+    )
+    loose, warnings = _expressions(nodes)
+    loose.extend(_timers(nodes, names))
+    return Plan(
+        streaming=bool(java.isStreaming()),
+        stateful=tuple(stateful),
+        nondeterministic=tuple(dict.fromkeys(loose)),
+        # A self-join reads its input's watermark twice; only more than that is the author's.
+        watermarks=max(0, len({_text(n) for n in _watermarks(nodes, names)}) - expected),
+        warnings=tuple(dict.fromkeys(warnings)),
+        java=java,
+    )
+
+
+def _analysed(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - pyspark offers no public way
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in _items(plan.children()):
+        yield from _nodes(child)
+
+
+def _watermarks(nodes: list[Any], names: list[str]) -> Iterator[Any]:
+    for node, name in zip(nodes, names, strict=True):
+        if name == "EventTimeWatermark":
+            yield node
+
+
+def _text(node: Any) -> str:
+    return str(node.nodeId().toString())
+
+
+def _keeps_state(node: Any, name: str) -> bool:
+    children = list(_items(node.children()))
+    if name == "Join":
+        return all(child.isStreaming() for child in children)
+    return any(child.isStreaming() for child in children)
+
+
+def _step(node: Any, name: str, origin: dict[int, tuple[int, str]]) -> StatefulStep:
+    found: set[tuple[int, str]] = set()
+    for attribute in _grouping(node, name):
+        if attribute.getClass().getSimpleName() == "AttributeReference":
+            where = origin.get(attribute.exprId().id())
+            found.update({where} if where else ())
+    return StatefulStep(
+        what=_STATEFUL[name],
+        grouped_by=frozenset(found),
+        one_epoch=name == "DeduplicateWithinWatermark",
+    )
+
+
+def _grouping(node: Any, name: str) -> Iterator[Any]:
+    match name:
+        case "Aggregate":
+            yield from _items(node.groupingExpressions())
+        case "Deduplicate" | "DeduplicateWithinWatermark":
+            yield from _items(node.keys())
+        case "Distinct":
+            yield from _items(node.output())
+        case "FlatMapGroupsInPandasWithState":
+            yield from _items(node.groupingAttributes())
+        case "Join":
+            condition = node.condition()
+            if condition.isDefined():
+                yield from _equated(condition.get())
+        case _:
+            output = list(_items(node.children().apply(0).output()))
+            yield from output[: node.groupingAttributesLen()]
+
+
+def _equated(condition: Any) -> Iterator[Any]:
+    """Both sides of every equality that must hold."""
+    match condition.getClass().getSimpleName():
+        case "And":
+            for part in _items(condition.children()):
+                yield from _equated(part)
+        case "EqualTo" | "EqualNullSafe":
+            yield from _items(condition.children())
+
+
+def _expressions(nodes: list[Any]) -> tuple[list[str], list[str]]:
+    loose: list[str] = []
+    warnings: list[str] = []
+
+    def walk(expression: Any, *, ordered: bool) -> None:
+        name = expression.getClass().getSimpleName()
+        if name in _CLOCKS:
+            loose.append(_CLOCKS[name])
+        elif name in _UNORDERED and not (ordered and name.startswith("Collect")):
+            loose.append(_UNORDERED[name])
+        elif name in _NAMES and not expression.deterministic():
+            loose.append(_NAMES[name])
+        elif name in ("Sum", "Average") and _is_float(expression):
+            warnings.append(
+                f"{'sum' if name == 'Sum' else 'avg'} of floating-point numbers depends on their "
+                "order in its last digits; a decimal does not"
+            )
+        children = list(_items(expression.children()))
+        for child in children:
+            walk(child, ordered=name == "SortArray" or (ordered and name == "AggregateExpression"))
+        if not expression.deterministic() and all(child.deterministic() for child in children):
+            loose.append(_NAMES.get(name, name))
+
+    for node in nodes:
+        for expression in _items(node.expressions()):
+            walk(expression, ordered=False)
+    return loose, warnings
+
+
+def _is_float(expression: Any) -> bool:
+    kinds = {str(child.dataType().toString()) for child in _items(expression.children())}
+    return bool(kinds & _FLOATS)
+
+
+def _timers(nodes: list[Any], names: list[str]) -> Iterator[str]:
+    for node, name in zip(nodes, names, strict=True):
+        if name == "FlatMapGroupsInPandasWithState":
+            mode = str(node.timeout().toString())
+        elif name.startswith("TransformWithState"):
+            mode = str(node.timeMode().toString())
+        else:
+            continue
+        if mode.startswith("ProcessingTime"):
+            yield "a processing-time timer"

@@ -1,0 +1,163 @@
+"""The journal gives back what was written, cuts a torn tail and nothing else, stays bounded."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.control import codec
+from holdfast.control.coordinator import Coordinator
+from holdfast.control.facts import NodeJoined, NodeLost
+from holdfast.control.journal import Journal, JournalLockedError, encode, read
+from holdfast.control.state import State
+from holdfast.errors import CorruptLogError
+from tests.unit.control.random_world import random_world
+from tests.unit.control.world import A, B
+
+pytestmark = pytest.mark.unit
+
+
+def joined(index):
+    return NodeJoined(
+        at=float(index),
+        cause=f"c{index}",
+        node=f"n{index}",
+        incarnation=f"i{index}",
+        launch="L",
+        domain="d0",
+        pid=index,
+        spare=False,
+    )
+
+
+def test_what_is_appended_is_read_back(tmp_path):
+    """Facts come back in order, across several openings."""
+    path = tmp_path / "journal"
+    for index in range(3):
+        journal = Journal(path)
+        assert [fact.node for fact in journal.replayed.facts] == [f"n{i}" for i in range(index)]
+        journal.append([joined(index)])
+        journal.close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_format_is_as_documented(tmp_path):
+    """One line is the CRC-32 in hexadecimal, a blank and JSON; kept files must stay readable."""
+    lost = NodeLost(at=1.5, cause="e1", node="n0", incarnation="i0", reason="silent")
+    line = encode(7, {"facts": [codec.fact_to_json(lost)]})
+    assert line == (
+        b'3c18ff6f {"seq":7,"facts":[{"kind":"node_lost","at":1.5,"cause":"e1","node":"n0",'
+        b'"incarnation":"i0","reason":"silent","detail":""}]}\n'
+    )
+
+
+def test_a_torn_tail_is_cut_at_every_byte(tmp_path):
+    """Whatever prefix of the last line a crash leaves, all earlier facts and no other remain."""
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.append([joined(0)])
+    whole = path.read_bytes()
+    journal.append([joined(1), joined(2)])
+    journal.close()
+    both = path.read_bytes()
+    for length in range(len(whole), len(both)):
+        path.write_bytes(both[:length])
+        reopened = Journal(path)
+        assert [fact.node for fact in reopened.replayed.facts] == ["n0"]
+        assert path.read_bytes() == whole
+        reopened.append([joined(5)])
+        reopened.close()
+        assert [fact.node for fact in read(path).facts] == ["n0", "n5"]
+
+
+def test_damage_before_the_tail_is_reported_for_every_byte(tmp_path):
+    """A flipped bit anywhere before the last line is an error that names the file."""
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    for index in range(3):
+        journal.append([joined(index)])
+    journal.close()
+    good = path.read_bytes()
+    inner = len(good) - len(good.splitlines(keepends=True)[-1])
+    for position in range(inner):
+        bad = bytearray(good)
+        bad[position] ^= 0x04
+        path.write_bytes(bad)
+        with pytest.raises(CorruptLogError, match="journal"):
+            read(path)
+
+
+def test_a_missing_line_is_reported(tmp_path):
+    """Lines are numbered, so a line taken out is noticed."""
+    path = tmp_path / "journal"
+    path.write_bytes(
+        b"".join(encode(seq, {"facts": [codec.fact_to_json(joined(seq))]}) for seq in (0, 2, 3))
+    )
+    with pytest.raises(CorruptLogError, match="where 1 is due"):
+        read(path)
+
+
+def test_an_unknown_fact_is_reported(tmp_path):
+    """A whole line that is no fact of ours is an error, not skipped."""
+    path = tmp_path / "journal"
+    path.write_bytes(encode(0, {"facts": [{"kind": "miracle"}]}))
+    with pytest.raises(CorruptLogError, match="miracle"):
+        read(path)
+
+
+def test_two_coordinators_cannot_write_one_journal(tmp_path):
+    """A second opening is refused while the first lives."""
+    journal = Journal(tmp_path / "journal")
+    with pytest.raises(JournalLockedError, match="another coordinator"):
+        Journal(tmp_path / "journal")
+    journal.close()
+    Journal(tmp_path / "journal").close()
+
+
+def test_compaction_bounds_the_file(tmp_path):
+    """However many facts are written, file and state stay below a bound, and replay agrees."""
+    path = tmp_path / "journal"
+    journal = Journal(path, compact_after=50)
+    state = State.new("p", (A, B))
+    sizes = []
+    for index in range(2000):
+        facts = [
+            joined(index),
+            NodeLost(
+                at=float(index),
+                cause="x",
+                node=f"n{index}",
+                incarnation=f"i{index}",
+                reason="exited",
+            ),
+        ]
+        for fact in facts:
+            state.apply(fact)
+        journal.append(facts)
+        journal.compact_if_long(state)
+        sizes.append(path.stat().st_size)
+    journal.close()
+    assert max(sizes[1000:]) <= max(sizes[:1000]) * 1.1
+    coordinator = Coordinator(pipeline="p", units=(A, B))
+    replayed = read(path)
+    coordinator.replay(replayed.state, replayed.facts)
+    assert coordinator.state == state
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), compact_after=st.integers(1, 40))
+def test_replay_gives_the_identical_state(seed, compact_after, tmp_path_factory):
+    """After any events, with compaction at any time, the journal rebuilds the state exactly."""
+    path = tmp_path_factory.mktemp("journal") / "journal"
+    world = random_world(seed, steps=60)
+    journal = Journal(path, compact_after=compact_after)
+    state = State.new("p", world.units)
+    for fact in world.journal:
+        state.apply(fact)
+        journal.append([fact])
+        journal.compact_if_long(state)
+    journal.close()
+    replayed = read(path)
+    coordinator = Coordinator(pipeline="p", units=world.units)
+    coordinator.replay(replayed.state, replayed.facts)
+    assert coordinator.state == world.coordinator.state
+    assert codec.state_from_json(codec.state_to_json(coordinator.state)) == coordinator.state

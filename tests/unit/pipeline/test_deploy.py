@@ -1,0 +1,261 @@
+"""Cutting a pipeline: every segment an in-tree, every forced boundary there, whatever the plan."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.pipeline.pipelines import both, pipelines, same
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Boundary, Deployment
+from holdfast.pipeline import Console, Parquet, Pipeline, Rate, deploy
+from holdfast.pipeline.graph import layout
+
+pytestmark = pytest.mark.unit
+
+
+def word_count(**options):
+    p = Pipeline("words", event_time=("ts", "10 seconds"), epoch="500ms")
+    words = p.source("lines", Rate(10)).map("split", same).map("filter", same)
+    counts = words.aggregate("count", same, key="word", **options)
+    p.sink("top", counts.map("round", same), Parquet("out"))
+    return p
+
+
+def shape(deployment):
+    return {segment.name: segment.operators for segment in deployment.segments}
+
+
+def test_an_uncut_chain_is_source_one_segment_and_exporter():
+    """Only the source and the result are logged when nothing forces more."""
+    deployment = deploy(word_count())
+    assert shape(deployment) == {
+        "lines": ("lines",),
+        "round": ("split", "filter", "count", "round"),
+        "top": ("top",),
+    }
+    assert [segment.kind for segment in deployment.segments] == ["source", "inner", "exporter"]
+    assert deployment.segment("round").inputs == ("lines",)
+    assert deployment.segment("top").inputs == ("round",)
+    assert deployment.segment("round").stateful
+    assert deployment.epoch_s == 0.5
+
+
+def test_two_shards_force_an_exchange_before_the_keyed_operator():
+    """The input of a sharded operator is laid out by its key, for every shard to take its part."""
+    deployment = deploy(word_count(), shards={"count": 2})
+    assert shape(deployment)["filter"] == ("split", "filter")
+    assert shape(deployment)["round"] == ("count", "round")
+    assert deployment.segment("filter").outputs == (Boundary(operator="filter", key=("word",)),)
+    assert deployment.segment("round").inputs == ("filter@word",)
+    assert deployment.segment("round").shards == 2
+    assert len(deployment.units()) == 5
+
+
+def test_cut_everywhere_has_one_operator_per_segment():
+    """With all cuts each operator is a segment of its own."""
+    deployment = deploy(word_count(), cuts="all")
+    assert all(len(operators) == 1 for operators in shape(deployment).values())
+    assert deployment.segment("count").inputs == ("filter@word",)
+
+
+def test_cutting_once_splits_one_segment():
+    """A named cut ends a segment there."""
+    assert shape(deploy(word_count(), cuts={"filter"})) == {
+        "lines": ("lines",),
+        "filter": ("split", "filter"),
+        "round": ("count", "round"),
+        "top": ("top",),
+    }
+
+
+def test_fused_sources_run_with_what_follows_them():
+    """With fuse_sources a lone source's rows are not logged before they are used."""
+    deployment = deploy(word_count(), fuse_sources=True)
+    assert shape(deployment)["round"] == ("lines", "split", "filter", "count", "round")
+    assert deployment.segment("round").kind == "source"
+
+
+def test_a_fused_source_stays_apart_from_operators_with_several_inputs():
+    """A segment never reads two sources of its own."""
+    p = Pipeline("two")
+    left = p.source("a", Rate(1)).map("m", same)
+    p.sink("out", left.union("u", p.source("b", Rate(1))), Console())
+    deployment = deploy(p, fuse_sources=True)
+    assert shape(deployment)["u"] == ("m", "u")
+    assert deployment.segment("u").inputs == ("a", "b")
+
+
+def test_consumers_with_different_keys_get_logs_of_their_own():
+    """One log per distinct key; a consumer without a key reads the first of them."""
+    p = Pipeline("fan")
+    rows = p.source("s", Rate(1)).map("m", same)
+    p.sink("one", rows.aggregate("by_a", same, key="a"), Console())
+    p.sink("two", rows.aggregate("by_b", same, key="b"), Console())
+    p.sink("raw", rows, Console())
+    deployment = deploy(p)
+    assert [log.name for log in deployment.segment("m").outputs] == ["m@a", "m@b"]
+    assert deployment.segment("by_b").inputs == ("m@b",)
+    assert deployment.segment("raw").inputs == ("m@a",)
+
+
+def test_a_join_lays_each_side_out_by_its_own_columns():
+    """other_key is the layout of the second input."""
+    p = Pipeline("j")
+    left, right = p.source("l", Rate(1)), p.source("r", Rate(1))
+    joined = left.join("join", right, both, key="id", other_key="ref", shards=2)
+    p.sink("out", joined, Console())
+    assert deploy(p).segment("join").inputs == ("l@id", "r@ref")
+
+
+def test_batching_is_given_for_all_or_by_operator():
+    """A segment takes the smallest of its operators' values; unbatchable operators force one."""
+    p = word_count()
+    assert deploy(p, batch_epochs=4).segment("round").batch_epochs == 4
+    by_operator = deploy(p, batch_epochs={"count": 5, "split": 3}, snapshot_batches={"count": 7})
+    assert by_operator.segment("round").batch_epochs == 3
+    assert by_operator.segment("round").snapshot_batches == 7
+    assert by_operator.segment("lines").batch_epochs == 1
+    q = Pipeline("q")
+    unique = q.source("s", Rate(1)).stateful("d", same, key="id", one_epoch_per_batch=True)
+    q.sink("out", unique, Console())
+    assert deploy(q, batch_epochs=4).segment("d").batch_epochs == 1
+    assert deploy(q, batch_epochs=4).segment("d").one_epoch_per_batch
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cuts": "some"}, "unknown cuts 'some'"),
+        ({"cuts": {"nope"}}, "no operator 'nope'"),
+        ({"cuts": {"top"}}, "top: a sink has no output"),
+        ({"cuts": {"replicas": []}}, "neither backups nor anchors"),
+        ({"cuts": {"feasible": False, "backups": []}}, "infeasible"),
+        ({"cuts": {"backups": ["top"]}}, "top: a sink has no output"),
+        ({"shards": {"split": 2}}, "split: has no key"),
+        ({"shards": {"count": 129}}, "count: 129 shards"),
+        ({"batch_epochs": 0}, "batch_epochs is 0"),
+        ({"batch_epochs": {"x": 1}}, "no operator 'x'"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    """A deployment that cannot be is one clear line."""
+    with pytest.raises(BadInputError) as error:
+        deploy(word_count(), **options)
+    assert message in str(error.value)
+
+
+def test_a_plan_is_read_as_cuts():
+    """Backups log their output, anchors their input; a split operator is refused."""
+    p = word_count(shards=2)
+    assert "split" in shape(deploy(p, cuts={"backups": ["split", "count.0", "count.1"]}))
+    assert "split" in shape(deploy(p, cuts={"anchors": ["filter"]}))
+    with pytest.raises(BadInputError, match="count: the plan backs up 1 of its 2 tasks"):
+        deploy(p, cuts={"backups": ["count.1"]})
+
+
+def test_topology_counts_forced_boundaries_and_knows_rates():
+    """What every deployment logs is required; sinks become queries."""
+    p = word_count()
+    topology = p.topology(shards={"count": 2})
+    assert [operator.backup for operator in topology.operators] == [
+        "required",
+        "free",
+        "required",
+        "free",
+        "free",
+    ]
+    assert topology.rates == {"lines": 10}
+    assert [(query.name, query.sink) for query in topology.queries] == [("top", "round")]
+    assert topology.operator("round").parallelism == 2
+    assert topology.edges[-1].partitioning == "one-to-one"
+
+
+names = st.sets(st.sampled_from([f"o{i}" for i in range(9)] + ["s0", "s1"]))
+
+
+def checked(p, cuts, *, fuse_sources=False):
+    known = {operator.name for operator in p.operators}
+    return deploy(p, cuts=cuts & known, fuse_sources=fuse_sources)
+
+
+@settings(deadline=None, max_examples=300)
+@given(p=pipelines(), cuts=names, fuse=st.booleans())
+def test_segments_partition_the_operators_into_in_trees(p, cuts, fuse):
+    """Every operator is in one segment; all but the last have their one consumer inside."""
+    deployment = checked(p, cuts, fuse_sources=fuse)
+    placed = [name for segment in deployment.segments for name in segment.operators]
+    assert sorted(placed) == sorted(operator.name for operator in p.operators)
+    for segment in deployment.segments:
+        assert segment.operators[-1] == segment.name
+        for name in segment.operators[:-1]:
+            assert [consumer.name in segment.operators for consumer in p.consumers(name)] == [True]
+
+
+@settings(deadline=None, max_examples=300)
+@given(p=pipelines(), cuts=names, fuse=st.booleans())
+def test_inputs_and_outputs_fit(p, cuts, fuse):
+    """Each boundary read is published upstream; keyed readers get their key's layout."""
+    deployment = checked(p, cuts, fuse_sources=fuse)
+    published = set()
+    for segment in deployment.segments:
+        assert set(segment.inputs) <= published
+        assert (segment.kind == "source") == (not segment.inputs and segment.kind != "exporter")
+        assert bool(segment.outputs) == (segment.kind != "exporter")
+        published |= {log.name for log in segment.outputs}
+        inside = set(segment.operators)
+        for name in segment.operators:
+            operator = p.operator(name)
+            outside = [(i, u) for i, u in enumerate(operator.inputs) if u not in inside]
+            for index, producer in outside:
+                logs = [deployment.boundary(name) for name in segment.inputs]
+                keys = {log.key for log in logs if log.operator == producer}
+                assert keys
+                if operator.key:
+                    assert operator.key_of_input(index) in keys
+    assert all(deployment.consumers(name) for name in published)
+    assert Deployment.from_json(deployment.to_json()) == deployment
+
+
+@settings(deadline=None, max_examples=300)
+@given(p=pipelines(), cuts=names, fuse=st.booleans())
+def test_what_must_be_a_boundary_is_one(p, cuts, fuse):
+    """The rules, checked on the outcome and not through the code that forces them."""
+    deployment = checked(p, cuts, fuse_sources=fuse)
+    for segment in deployment.segments:
+        members = [p.operator(name) for name in segment.operators]
+        assert sum(operator.keeps_state for operator in members) <= 1
+        assert sum(operator.kind == "source" for operator in members) <= 1
+        assert all(operator.deterministic for operator in members[:-1])
+        assert all(len(p.consumers(operator.name)) == 1 for operator in members[:-1])
+        keyed = [operator for operator in members if operator.key]
+        for operator in keyed:
+            if operator.shards > 1:
+                assert not set(operator.inputs) & set(segment.operators)
+                assert segment.shards == operator.shards
+        if not keyed and not any(operator.kind == "source" for operator in members):
+            assert segment.shards == 1
+        if not fuse and segment.kind == "source":
+            assert len(members) == 1
+
+
+@settings(deadline=None, max_examples=300)
+@given(p=pipelines(), cuts=names, more=names, fuse=st.booleans())
+def test_more_cuts_refine_fewer(p, cuts, more, fuse):
+    """Adding cuts only splits segments, and never moves an operator next to a new one."""
+    coarse = checked(p, cuts, fuse_sources=fuse)
+    fine = checked(p, cuts | more, fuse_sources=fuse)
+    for segment in fine.segments:
+        assert any(set(segment.operators) <= set(other.operators) for other in coarse.segments)
+
+
+@settings(deadline=None)
+@given(p=pipelines())
+def test_the_topology_requires_exactly_the_forced_boundaries_that_are_read(p):
+    """Planners see the same forced boundaries as deployments have."""
+    topology = p.topology()
+    forced = set(layout(p).forced)
+    inner = {name for op in p.operators if op.kind != "sink" for name in op.inputs}
+    required = {operator.name for operator in topology.operators if operator.backup == "required"}
+    assert required == forced & inner
+    ends = {segment.name for segment in deploy(p).segments if segment.kind != "exporter"}
+    assert required <= ends
