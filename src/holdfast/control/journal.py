@@ -1,9 +1,9 @@
 """The coordinator's journal: an append-only file of checksummed lines.
 
 The format is documented in docs/reference/journal.md. Only one process writes it (a lock on a side
-file sees to that); every append is one write and one fsync. A line that is not whole at the very
+file sees to that); every append is one write and one fsync. A line without its newline at the very
 end is what a crash in the middle of an append leaves: nothing was acted on before the fsync
-returned, so it is cut off. Damage anywhere else is never repaired: it is reported.
+returned, so it is cut off. Damage of any other kind is never repaired: it is reported.
 
 Compaction rewrites the file as one snapshot of the state whenever `compact_after` facts have
 followed the last one, so the file is bounded by the state's own bounds.
@@ -66,7 +66,8 @@ def read(path: Path) -> Replay:
         stop = len(data) if end < 0 else end + 1
         body = _decode(data[offset:stop])
         if body is None:
-            if stop < len(data):
+            if end >= 0:
+                # A torn append is a prefix of its line and so lacks the newline; this is damage.
                 raise CorruptLogError(f"altered line at byte {offset}", path=str(path))
             break
         if body.get("seq") != seq and seq > 0:

@@ -9,6 +9,7 @@ Cost: O(sweeps * E log E) with E counted after long edges are cut.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def arrange(size: int, edges: Sequence[tuple[int, int]], topological: Sequence[i
             down.append([])
             route.append(len(layer) - 1)
         route.append(v)
-        for a, b in zip(route, route[1:], strict=False):
+        for a, b in itertools.pairwise(route):
             down[a].append(b)
             up[b].append(a)
         routes.append(route)
@@ -90,7 +91,7 @@ def assign_layers(
 def crossings(order: Sequence[Sequence[int]], down: Sequence[Sequence[int]]) -> int:
     """Edge crossings between all neighbouring layers."""
     total = 0
-    for upper, lower in zip(order, order[1:], strict=False):
+    for upper, lower in itertools.pairwise(order):
         at = {v: i for i, v in enumerate(lower)}
         seen: list[int] = []
         for u in upper:

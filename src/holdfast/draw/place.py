@@ -12,6 +12,7 @@ from each side, is used instead. Cost: linear in nodes and edges, after sorting.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from holdfast.draw.layers import Layered
@@ -60,7 +61,7 @@ def _align(
     """Per node, the root of its block; blocks have at most one node a layer."""
     root = {v: v for row in rows for v in row}
     follower = dict(root)
-    for before, row in zip(rows, rows[1:], strict=False):
+    for before, row in itertools.pairwise(rows):
         at = {v: i for i, v in enumerate(before)}
         reached = -1
         for v in row:
@@ -68,7 +69,7 @@ def _align(
             if not ends:
                 continue
             middle = (len(ends) - 1) / 2
-            for k in {int(middle), int(middle + 0.5)}:
+            for k in sorted({int(middle), int(middle + 0.5)}):
                 u = ends[k]
                 free = follower[v] == v and reached < at[u]
                 if free and (u, v) not in marked and (v, u) not in marked:
@@ -90,7 +91,7 @@ def _compact(
     after: dict[int, dict[int, float]] = {r: {} for r in root.values()}
     missing: dict[int, int] = dict.fromkeys(after, 0)
     for row in rows:
-        for a, b in zip(row, row[1:], strict=False):
+        for a, b in itertools.pairwise(row):
             space = gap if a < real and b < real else dummy_gap
             apart = (sizes[a] + sizes[b]) / 2 + space
             ra, rb = root[a], root[b]

@@ -17,7 +17,7 @@ published formula.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -226,47 +226,76 @@ class Exposure:
     """Per operator, the time to read and replay one time unit's worth of input."""
 
 
-def exposure(model: CheckpointModel, anchors: BoolArray) -> Exposure:
+def exposure(model: CheckpointModel, anchors: BoolArray, label: IntArray) -> Exposure:
     """Sum over each operator and all its ancestors in the segment, each once.
 
-    O(n) while every operator depends on one unsaved producer; where unsaved paths meet again, sets
-    of ancestors are merged as bit masks.
+    O(n) while every operator depends on one unsaved producer. From where unsaved paths meet, sets
+    of ancestors are merged as bit masks over the operators of the segment, and a mask is dropped
+    with its last consumer.
     """
     own_load = model.state + np.where(anchors, model.access, 0.0)
     own_rework = model.replay + np.where(anchors, model.save, 0.0)
     load, rework = own_load.copy(), own_rework.copy()
-    sets: dict[int, int] = {}
+    if model.has_joins:
+        _merge_ancestors(model, anchors, label, load, rework)
+        return Exposure(load=load, rework=rework)
     upstream = model.upstream
+    loads, reworks, chosen = load.tolist(), rework.tolist(), anchors.tolist()
     for i in model.topology.order:
-        producers = upstream[i]
-        if anchors[i] or not producers:
-            continue
-        if len(producers) == 1 and producers[0] not in sets:
-            j = producers[0]
-            load[i] += load[j]
-            rework[i] += rework[j]
-            continue
-        mask = 1 << i
-        for j in producers:
-            mask |= sets[j] if j in sets else ancestors_mask(model, anchors, j, sets)
-        sets[i] = mask
-        members = np.asarray(bits(mask))
-        load[i] = own_load[members].sum()
-        rework[i] = own_rework[members].sum()
-    return Exposure(load=load, rework=rework)
+        if not chosen[i] and upstream[i]:
+            j = upstream[i][0]
+            loads[i] += loads[j]
+            reworks[i] += reworks[j]
+    return Exposure(load=np.asarray(loads), rework=np.asarray(reworks))
 
 
-def ancestors_mask(
-    model: CheckpointModel, anchors: BoolArray, i: int, known: Mapping[int, int] | None = None
-) -> int:
-    """An operator and its ancestors within its segment, one bit each."""
-    known = known or {}
+def _merge_ancestors(
+    model: CheckpointModel,
+    anchors: BoolArray,
+    label: IntArray,
+    load: FloatArray,
+    rework: FloatArray,
+) -> None:
+    """Turn each operator's own terms into sums over its ancestor set, in place."""
+    upstream, downstream = model.upstream, model.downstream
+    merging = {
+        int(label[i])
+        for i in range(model.size)
+        if len(upstream[i]) > 1 and not anchors[i]
+    }
+    members: dict[int, list[int]] = {number: [] for number in merging}
+    own = np.column_stack([load, rework])
+    masks: dict[int, int] = {}
+    waiting: dict[int, int] = {}
+    chosen = anchors.tolist()
+    for i in model.topology.order:
+        number = int(label[i])
+        if number not in members:
+            if not chosen[i] and upstream[i]:
+                load[i] += load[upstream[i][0]]
+                rework[i] += rework[upstream[i][0]]
+            continue
+        mask = 1 << len(members[number])
+        members[number].append(i)
+        if not chosen[i]:
+            for j in upstream[i]:
+                mask |= masks[j]
+                waiting[j] -= 1
+                if not waiting[j]:
+                    del masks[j], waiting[j]
+            included = bits(mask)
+            inside = np.asarray(members[number])[included]
+            load[i], rework[i] = own[inside].sum(axis=0)
+        consumers = sum(1 for j in downstream[i] if not chosen[j])
+        if consumers:
+            masks[i], waiting[i] = mask, consumers
+
+
+def ancestors_mask(model: CheckpointModel, anchors: BoolArray, i: int) -> int:
+    """An operator and its ancestors within its segment, one bit per position in the file."""
     mask, frontier = 0, [i]
     while frontier:
         k = frontier.pop()
-        if k in known:
-            mask |= known[k]
-            continue
         if mask >> k & 1:
             continue
         mask |= 1 << k
@@ -275,14 +304,10 @@ def ancestors_mask(
     return mask
 
 
-def bits(mask: int) -> list[int]:
+def bits(mask: int) -> IntArray:
     """Positions of the set bits, ascending."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
+    raw = np.frombuffer(mask.to_bytes((mask.bit_length() + 7) // 8, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -318,7 +343,7 @@ class Partition:
 def partition(model: CheckpointModel, anchors: BoolArray) -> Partition:
     """Cut a topology at its anchors and add up each segment."""
     label, count = segments_of(model, anchors)
-    exposed = exposure(model, anchors)
+    exposed = exposure(model, anchors, label)
 
     def total(values: FloatArray) -> FloatArray:
         return np.bincount(label, weights=values, minlength=count)
@@ -345,7 +370,6 @@ class Configuration:
     partition: Partition
     frequency: FloatArray
     """Per operator; one value in a segment unless relaxed (RSRFS)."""
-    _parts: dict[str, FloatArray] = field(default_factory=dict, repr=False)
 
     @cached_property
     def overheads(self) -> FloatArray:

@@ -7,10 +7,11 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from holdfast.clock import Clock
+from holdfast.clock import Clock, SystemClock
 from holdfast.errors import BadInputError
 from holdfast.model.topology import Topology
 from holdfast.plan.protocol import Planner, PlanRequest, PlanResult, Progress, Solve, Sweep
+from holdfast.plan.registry import planner as find_planner
 
 
 def make_solve(
@@ -73,3 +74,17 @@ def check_request(planner: Planner, request: PlanRequest) -> None:
                 where=f"--{field.name.replace('_', '-')}",
                 hint="leave it out or choose another --method",
             )
+
+
+def plan_topology(
+    topology: Topology,
+    request: PlanRequest | None = None,
+    *,
+    method: str = "ftc",
+    time_limit_s: float | None = 30.0,
+    seed: int = 0,
+) -> PlanResult:
+    """Plan a topology from Python, as `holdfast plan` does."""
+    clock = SystemClock()
+    solve = make_solve(clock, time_limit_s=time_limit_s, seed=seed)
+    return make_plan(find_planner(method), topology, request or PlanRequest(), solve, clock)

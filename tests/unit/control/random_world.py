@@ -52,10 +52,13 @@ def settle(world, joined):
     """Fair weather: enough nodes, time passes, failures end; then everything must run."""
     for index in range(3):
         world.join(f"z{joined + index}", domain=f"z{index}")
-    for unit in world.coordinator.state.units.values():
-        if unit.phase == "held":
-            world.do(e.RetryRequested(cause=world.cause(), unit=unit.unit))
     for _ in range(120):
+        state = world.coordinator.state
+        if world.all_running() and all(r.outcome != "open" for r in state.recoveries):
+            return
+        for unit in list(state.units.values()):
+            if unit.phase == "held":
+                world.do(e.RetryRequested(cause=world.cause(), unit=unit.unit))
         world.now += 0.25
         for node, fake in list(world.nodes.items()):
             if node not in world.coordinator.state.nodes:

@@ -45,7 +45,7 @@ def test_the_format_is_as_documented(tmp_path):
     lost = NodeLost(at=1.5, cause="e1", node="n0", incarnation="i0", reason="silent")
     line = encode(7, {"facts": [codec.fact_to_json(lost)]})
     assert line == (
-        b'3c18ff6f {"seq":7,"facts":[{"kind":"node_lost","at":1.5,"cause":"e1","node":"n0",'
+        b'a8a90f19 {"seq":7,"facts":[{"kind":"node_lost","at":1.5,"cause":"e1","node":"n0",'
         b'"incarnation":"i0","reason":"silent","detail":""}]}\n'
     )
 

@@ -124,7 +124,7 @@ def _strip(core: Core, taken: list[int]) -> Core:
                 producers.append(number[u])
                 successors[number[u]].append(own)
         predecessors.append(producers)
-    costs = [math.inf if not core.successors[v] or gone[v] else core.costs[v] for v in kept]
+    costs = [core.costs[v] if successors[i] else math.inf for i, v in enumerate(kept)]
     return Core(
         times=[times[v] for v in kept],
         caps=[core.caps[v] for v in kept],

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from pyspark.errors import AnalysisException, PySparkAttributeError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType, StructType, TimestampType
 
 from holdfast.errors import BadInputError
@@ -30,6 +30,7 @@ from holdfast.runtime.spark.plans import Plan, examine
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
+_WATERMARK = "spark.watermarkDelayMs"
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
@@ -74,7 +75,7 @@ def check_pipeline(pipeline: Pipeline, spark: SparkSession) -> CheckReport:
 def empty_stream(spark: SparkSession, schema: StructType, event_time: str | None) -> DataFrame:
     """A streaming DataFrame without rows, with the watermark the run time would put on it."""
     frame = spark.readStream.format("rate").load()
-    columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    columns = [sf.lit(None).cast(field.dataType).alias(field.name) for field in schema]
     frame = frame.select(*columns)
     return frame.withWatermark(event_time, "0 seconds") if event_time else frame
 
@@ -105,6 +106,8 @@ def _check(
     _check_plan(operator, plan, spark)
     warnings.extend(f"{operator.name}: {text}" for text in plan.warnings)
     _need_columns(operator, operator.upsert_key, result.schema, "own output")
+    if operator.kind == "map":
+        _check_event_time(pipeline, operator, result)
     return result.schema
 
 
@@ -114,6 +117,21 @@ def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
         return None
     column = pipeline.event_time.column
     return column if isinstance(schema[column].dataType, TimestampType) else None
+
+
+def _check_event_time(pipeline: Pipeline, operator: Operator, result: DataFrame) -> None:
+    """A map keeps the event-time column as it is, or leaves it out.
+
+    A changed one would carry no watermark within a segment and one across a boundary, so that the
+    result would depend on the plan; and rows made older would be late behind it.
+    """
+    column = _event_time(pipeline, result.schema)
+    if column and _WATERMARK not in result.schema[column].metadata:
+        raise BadInputError(
+            f"its column {column!r} is no longer the event time of its input",
+            where=operator.name,
+            hint="keep it as it comes in and give the changed one another name",
+        )
 
 
 def _source_schema(pipeline: Pipeline, operator: Operator) -> StructType:

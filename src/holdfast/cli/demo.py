@@ -1,0 +1,155 @@
+"""`holdfast demo`: the shipped topologies planned with every method, side by side, and drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ask:
+    """One method asked of one shipped topology, with bounds that show a trade-off."""
+
+    topology: str
+    method: str
+    options: dict[str, Any]
+    said: str
+    """The options as they would be typed."""
+
+
+def _asks() -> Iterator[_Ask]:
+    bounds: dict[str, tuple[float, float, int]] = {
+        # file: (max recovery for ftc, max overhead for fastrecover, replicas for ppa)
+        "trending": (6.0, 0.6, 5),
+        "sentiment": (3.0, 5.0, 40),
+        "signalguru": (16.0, 1.5, 20),
+        "fastrecover-chain": (8.0, 0.4, 4),
+        "q1-top100": (6.0, 2.0, 20),
+        "q2-incidents": (6.0, 2.0, 12),
+    }
+    for name, (recovery, overhead, replicas) in bounds.items():
+        yield _Ask(
+            topology=name,
+            method="ftc",
+            options={"max_recovery": recovery},
+            said=f"--max-recovery {recovery:g}",
+        )
+        yield _Ask(
+            topology=name,
+            method="fastrecover",
+            options={"max_overhead": overhead},
+            said=f"--max-overhead {overhead:g}",
+        )
+        yield _Ask(
+            topology=name,
+            method="ppa",
+            options={"replicas": float(replicas)},
+            said=f"--replicas {replicas}",
+        )
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the drawings and plans go.")] = Path("out/demo"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Plan the shipped topologies with every method, side by side, and draw the plans."""
+    from holdfast.clock import SystemClock
+    from holdfast.draw import draw_svg
+    from holdfast.model.files import load_topology
+    from holdfast.plan.protocol import PlanRequest
+    from holdfast.plan.registry import planner as find_planner
+    from holdfast.plan.session import make_plan, make_solve
+
+    home = shipped_topologies()
+    out.mkdir(parents=True, exist_ok=True)
+    clock = SystemClock()
+    rows: list[dict[str, Any]] = []
+    for ask in _asks():
+        topology = load_topology(home / f"{ask.topology}.yaml")
+        result = make_plan(
+            find_planner(ask.method),
+            topology,
+            PlanRequest(**ask.options),
+            make_solve(clock, time_limit_s=10.0),
+            clock,
+        )
+        plan = result.to_json()
+        drawing = out / f"{ask.topology}-{ask.method}.svg"
+        drawing.write_text(draw_svg(topology, plan))
+        drawing.with_suffix(".json").write_text(json.dumps(plan, indent=1) + "\n")
+        rows.append(
+            {
+                "topology": ask.topology,
+                "method": ask.method,
+                "asked": ask.said,
+                "answer": _answer(plan, topology.unit.time),
+                "proved": _proved(plan),
+                "ms": plan["solve_ms"],
+                "drawing": str(drawing),
+            }
+        )
+    if as_json:
+        typer.echo(json.dumps({"plans": rows}))
+        return
+    _print(rows, out)
+
+
+def shipped_topologies() -> Path:
+    """Where the shipped topology files are: inside an installed package, or in the source tree."""
+    import holdfast
+
+    package = Path(holdfast.__file__).parent
+    for home in (package / "examples" / "topologies", package.parents[1] / "examples/topologies"):
+        if home.is_dir():
+            return home
+    from holdfast.errors import HoldfastError
+
+    raise HoldfastError("the shipped topologies are missing: reinstall holdfast")
+
+
+def _answer(plan: dict[str, Any], unit: str) -> str:
+    if not plan["feasible"]:
+        return f"infeasible: {plan['note']}"
+    match plan["method"]:
+        case "ftc":
+            return f"{plan['count']} backups, slowest recovery {plan['overall']:g} {unit}"
+        case "fastrecover":
+            return (
+                f"{len(plan['segments'])} segments, expected recovery "
+                f"{plan['expected_recovery_time']:.4g} {unit}"
+            )
+        case _:
+            return f"{len(plan['replicas'])} replicas, fidelity {plan['fidelity']:.3f}"
+
+
+def _proved(plan: dict[str, Any]) -> str:
+    if plan["optimal"]:
+        return "optimal"
+    if not plan["feasible"] or not plan["bound"]:
+        return "-"
+    gap = abs(plan["objective"] - plan["bound"]) / abs(plan["bound"])
+    return f"within {gap:.1%}"
+
+
+def _print(rows: list[dict[str, Any]], out: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("topology", "method", "asked", "answer", "proved", "ms")
+    previous = ""
+    for row in rows:
+        name = row["topology"] if row["topology"] != previous else ""
+        if name and previous:
+            table.add_section()
+        previous = row["topology"]
+        table.add_row(
+            name, row["method"], row["asked"], row["answer"], row["proved"], f"{row['ms']:.0f}"
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(f"drawings and plans: {out}/", soft_wrap=True)

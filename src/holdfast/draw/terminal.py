@@ -1,0 +1,5 @@
+"""placeholder"""
+
+
+def draw_text(*a, **k):
+    return ""
