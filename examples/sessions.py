@@ -7,6 +7,7 @@ belong to it any more. That makes the result independent of how the input was cu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -52,7 +53,7 @@ def follow(
     key: tuple[str], pages: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
     """Add a user's new clicks to their open sessions and give out those that are over."""
-    found = list(zip(*state.get, strict=True)) if state.exists else []
+    found = [tuple(session) for session in json.loads(state.get[0])] if state.exists else []
     for page in pages:
         at = page["ts"].astype("datetime64[ms]").astype("int64")
         found += [(int(ms), int(ms), 1) for ms in at]
@@ -61,7 +62,7 @@ def follow(
     over = [session for session in sessions if session[1] + GAP_MS < watermark]
     left = sessions[len(over) :]
     if left:
-        state.update(tuple(list(column) for column in zip(*left, strict=True)))
+        state.update((json.dumps(left),))
         state.setTimeoutTimestamp(max(left[0][1] + GAP_MS, watermark + 1))
     elif state.exists:
         state.remove()
@@ -82,7 +83,7 @@ def sessions(frame: DataFrame) -> DataFrame:
     return frame.groupBy("user").applyInPandasWithState(
         follow,
         "ts timestamp, user string, first timestamp, clicks bigint",
-        "first array<bigint>, last array<bigint>, clicks array<bigint>",
+        "open string",
         "append",
         GroupStateTimeout.EventTimeTimeout,
     )

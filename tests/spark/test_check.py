@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.state import GroupStateTimeout
+from pyspark.sql.types import IntegerType
 
 from holdfast.pipeline import Console, Files, Parquet, Pipeline, Rate, Sqlite, load_pipeline
 from holdfast.runtime.spark.check import check_pipeline
@@ -60,7 +61,10 @@ def near_dates(left, right):
 MISTAKES = [
     (lambda s: s.map("m", lambda df: None), "m: its function returned NoneType"),
     (lambda s: s.map("m", lambda df: 3), "m: its function returned int, not a DataFrame"),
-    (lambda s: s.map("m", lambda df: df.select("valu")), "m: unknown column 'valu'; did you mean value"),
+    (
+        lambda s: s.map("m", lambda df: df.select("valu")),
+        "m: unknown column 'valu'; did you mean value",
+    ),
     (lambda s: s.map("m", lambda df: df.where(df.xyz > 1)), "m: unknown column 'xyz'; there are"),
     (lambda s: s.map("m", lambda df: df.select(sf.expr("nope(key)"))), "m: [UNRESOLVED_ROUTINE]"),
     (lambda s: s.map("m", broken), "m: its function failed on an empty stream: ZeroDivisionError"),
@@ -68,22 +72,64 @@ MISTAKES = [
     (lambda s: s.map("m", lambda df: df.orderBy("key")), "m: cannot run as a stream"),
     (lambda s: s.map("m", lambda df: df.groupBy("key").count()), "m: keeps state (groupBy)"),
     (lambda s: s.map("m", lambda df: df.dropDuplicates(["ts"])), "m: keeps state (dropDuplicates)"),
-    (lambda s: s.map("m", lambda df: df.withWatermark("ts", "1s")), "m: calls withWatermark"),
-    (lambda s: s.map("m", lambda df: df.withColumn("ts", sf.expr("ts + interval 1 hour"))), "m: its column 'ts' is no longer the event time"),
+    (lambda s: s.map("m", lambda df: df.withWatermark("ts", "1 second")), "m: calls withWatermark"),
+    (
+        lambda s: s.map("m", lambda df: df.withColumn("ts", sf.expr("ts + interval 1 hour"))),
+        "m: its column 'ts' is no longer the event time",
+    ),
+    (
+        lambda s: s.map("m", lambda df: df.withColumn("x", sf.monotonically_increasing_id())),
+        "m: monotonically_increasing_id is not deterministic",
+    ),
     (lambda s: s.map("m", lambda df: df.sparkSession.range(3)), "m: its output does not come from"),
-    (lambda s: s.aggregate("a", windowed, key="kye"), "a: key column 'kye' is not in the output of 's'; did you mean key?"),
-    (lambda s: s.aggregate("a", double_key, key="key"), "a: it is keyed by 'key' but does not group by"),
-    (lambda s: s.aggregate("a", windowed, key="value"), "a: it is keyed by 'value' but does not group"),
+    (
+        lambda s: s.aggregate("a", windowed, key="kye"),
+        "a: key column 'kye' is not in the output of 's'; did you mean key?",
+    ),
+    (
+        lambda s: s.aggregate("a", double_key, key="key"),
+        "a: it is keyed by 'key' but does not group by",
+    ),
+    (
+        lambda s: s.aggregate("a", windowed, key="value"),
+        "a: it is keyed by 'value' but does not group",
+    ),
     (lambda s: s.aggregate("a", lambda df: df, key="key"), "a: a aggregate does one stateful step"),
     (lambda s: s.aggregate("a", two_steps, key="key"), "make each step an operator"),
-    (lambda s: s.aggregate("a", lambda df: df.groupBy("key").count(), key="key"), "a: cannot run as a stream with output='append'"),
-    (lambda s: s.aggregate("a", windowed, key="key", output="upsert", upsert_key="window"), "a: key column 'window' is not in its own output"),
-    (lambda s: s.stateful("d", lambda df: df.dropDuplicatesWithinWatermark(["key"]), key="key"), "d: the result of dropDuplicatesWithinWatermark depends on the batching"),
-    (lambda s: s.stateful("t", with_timer(GroupStateTimeout.ProcessingTimeTimeout), key="key"), "t: a processing-time timer is not deterministic"),
-    (lambda s: s.join("j", s.map("n", lambda df: df.select("ts", sf.col("key").cast("int"))), near_dates, key="key"), "j: its inputs' keys are bigint and int"),
-    (lambda s: s.join("j", s.map("n", lambda df: df), near_dates, key="key"), "j: it is keyed by 'key' but does not join on"),
-    (lambda s: s.union("u", s.map("n", lambda df: df.select("ts", "key"))), "u: 's' and 'n' differ in value"),
-]  # fmt: skip
+    (
+        lambda s: s.aggregate("a", lambda df: df.groupBy("key").count(), key="key"),
+        "a: cannot run as a stream with output='append'",
+    ),
+    (
+        lambda s: s.aggregate("a", windowed, key="key", output="upsert", upsert_key="window"),
+        "a: key column 'window' is not in its own output",
+    ),
+    (
+        lambda s: s.stateful("d", lambda df: df.dropDuplicatesWithinWatermark(["key"]), key="key"),
+        "d: the result of dropDuplicatesWithinWatermark depends on the batching",
+    ),
+    (
+        lambda s: s.stateful("t", with_timer(GroupStateTimeout.ProcessingTimeTimeout), key="key"),
+        "t: a processing-time timer is not deterministic",
+    ),
+    (
+        lambda s: s.join(
+            "j",
+            s.map("n", lambda df: df.select("ts", sf.col("key").cast("int"))),
+            near_dates,
+            key="key",
+        ),
+        "j: its inputs' keys are bigint and int",
+    ),
+    (
+        lambda s: s.join("j", s.map("n", lambda df: df), near_dates, key="key"),
+        "j: it is keyed by 'key' but does not join on",
+    ),
+    (
+        lambda s: s.union("u", s.map("n", lambda df: df.select("ts", "key"))),
+        "u: 's' and 'n' differ in value",
+    ),
+]
 
 
 @pytest.mark.parametrize(("build", "message"), MISTAKES, ids=[text for _, text in MISTAKES])
@@ -109,7 +155,6 @@ LOOSE = [
     ("uuid", "map", nondeterministic(lambda: sf.expr("uuid()"))),
     ("current_timestamp", "map", nondeterministic(sf.current_timestamp)),
     ("current_date", "map", nondeterministic(sf.current_date)),
-    ("monotonically_increasing_id", "map", nondeterministic(sf.monotonically_increasing_id)),
     ("spark_partition_id", "map", nondeterministic(sf.spark_partition_id)),
     ("first", "aggregate", grouped(lambda: sf.first("value"))),
     ("last", "aggregate", grouped(lambda: sf.last("value"))),
@@ -118,7 +163,7 @@ LOOSE = [
     (
         "a UDF marked asNondeterministic",
         "map",
-        nondeterministic(lambda: sf.udf(lambda: 1, "int").asNondeterministic()()),
+        nondeterministic(sf.udf(lambda: 1, IntegerType()).asNondeterministic()),
     ),
 ]
 

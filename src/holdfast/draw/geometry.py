@@ -108,7 +108,8 @@ def fit(
     graph = arrange(len(sizes), edges, topological)
     ways: tuple[Direction, ...] = (direction,) if direction else ("right", "down")
     tried = [_lay_out(graph, sizes, way, spacings[way]) for way in ways]
-    best = min(tried, key=lambda made: max(made.width / _PAGE[0], made.height / _PAGE[1]))
+    # Reading order first: left to right where that fits a page.
+    best = min(tried, key=lambda made: max(made.width / _PAGE[0], made.height / _PAGE[1], 1.0))
     return _label(best, labels)
 
 

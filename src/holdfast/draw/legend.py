@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from holdfast.draw.geometry import Direction
 from holdfast.draw.marks import PlanMarks
 from holdfast.draw.measure import text_width
 from holdfast.model.topology import PARTITIONINGS, Partitioning, Topology
 
-ICON = 12.0
-_ROW = 22.0
-_SWATCH = 26.0
+PILL = 20.0
+"""Side of the square that an edge label takes."""
+_ROW = 27.0
+_SWATCH = 32.0
 
 _ICONS: dict[Partitioning, str] = {
-    "full": "M0 2.5L12 2.5M0 9.5L12 9.5M0 2.5L12 9.5M0 9.5L12 2.5",
-    "one-to-one": "M0 3L12 3M0 9L12 9",
-    "split": "M0 6H4L12 2M4 6L12 10",
-    "merge": "M12 6H8L0 2M8 6L0 10",
+    "full": "M5 7H15M5 13H15M5 7L15 13M5 13L15 7",
+    "one-to-one": "M5 7.5H15M5 12.5H15",
+    "split": "M5 10H8.5L15 6M8.5 10L15 14",
+    "merge": "M15 10H11.5L5 6M11.5 10L5 14",
 }
 _WORDS: dict[Partitioning, str] = {
     "full": "full: every task feeds every task",
@@ -29,26 +31,38 @@ _WORDS: dict[Partitioning, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One entry: a swatch of `_SWATCH` by 16 units and its words."""
+    """One entry: a swatch of `_SWATCH` by 18 units and its words."""
 
     swatch: str
     words: str
 
 
-def icon(kind: Partitioning, x: float, y: float) -> str:
-    """A partitioning as a small picture of its task links."""
-    return f'<path class="icon" transform="translate({x:.1f} {y:.1f})" d="{_ICONS[kind]}"/>'
+def pill(kind: Partitioning, x: float, y: float, direction: Direction) -> str:
+    """A partitioning as a small picture of its task links, turned to the flow."""
+    turn = " rotate(90 10 10)" if direction == "down" else ""
+    return (
+        f'<g transform="translate({x:.1f} {y:.1f}){turn}"><title>{kind}</title>'
+        f'<circle class="pill" cx="10" cy="10" r="9.5"/>'
+        f'<path class="icon" d="{_ICONS[kind]}"/></g>'
+    )
 
 
-def legend_items(topology: Topology, marks: PlanMarks, kinds: Iterable[Partitioning]) -> list[Item]:
+def legend_items(
+    topology: Topology,
+    marks: PlanMarks,
+    kinds: Iterable[Partitioning],
+    direction: Direction,
+) -> list[Item]:
     """Entries for what occurs, always in the same order."""
     used = set(kinds)
     items = [Item(swatch=_box("source"), words="source"), Item(swatch=_box("query"), words="query")]
     items += [
-        Item(swatch=f'<path class="edge {kind}" d="M0 13H26"/>{icon(kind, 7, -3)}', words=words)
+        Item(
+            swatch=f'<path class="edge {kind}" d="M-2 7H34"/>{pill(kind, 6, -3, "right")}',
+            words=_WORDS[kind],
+        )
         for kind in PARTITIONINGS
         if kind in used
-        for words in (_WORDS[kind],)
     ]
     if any(operator.input == "correlated" for operator in topology.operators):
         items.append(Item(swatch="", words="join: needs all its inputs"))
@@ -57,16 +71,18 @@ def legend_items(topology: Topology, marks: PlanMarks, kinds: Iterable[Partition
         ("anchor", marks.anchors, "anchor: input is logged"),
     ):
         if present:
-            x = 20 if mark == "backup" else 2
-            swatch = (
-                f'{_box("")}<rect class="bar {mark}" x="{x}" y="-1" width="5" height="16" rx="2"/>'
-            )
+            low = mark == "anchor"
+            if direction == "right":
+                place = f'x="{2 if low else 25}" y="-2" width="5" height="18"'
+            else:
+                place = f'x="2" y="{-2 if low else 11}" width="28" height="5"'
+            swatch = f'{_box("")}<rect class="bar {mark}" {place} rx="2"/>'
             items.append(Item(swatch=swatch, words=words))
     if marks.replicas:
-        twin = '<rect class="twin" x="6" y="4" width="20" height="12" rx="3"/>'
+        twin = '<rect class="twin" x="8" y="4" width="24" height="14" rx="4"/>'
         items.append(Item(swatch=twin + _box(""), words="hot replica"))
     if marks.segments:
-        hull = '<g class="hull s0"><rect x="0" y="-1" width="26" height="16" rx="7"/></g>'
+        hull = '<g class="hull s0"><rect x="0" y="-3" width="32" height="20" rx="9"/></g>'
         items.append(Item(swatch=hull, words="segment: recovers as one"))
     return items
 
@@ -90,4 +106,4 @@ def draw_legend(items: Sequence[Item], room: float) -> tuple[list[str], float]:
 
 def _box(kind: str) -> str:
     style = f"box {kind}".strip()
-    return f'<rect class="{style}" x="2" y="1" width="20" height="12" rx="3"/>'
+    return f'<rect class="{style}" x="4" y="0" width="24" height="14" rx="4"/>'

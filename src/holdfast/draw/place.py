@@ -16,10 +16,25 @@ import itertools
 from collections.abc import Sequence
 
 from holdfast.draw.layers import Layered
+from holdfast.draw.relax import relax
+
+_LOOSE = 1.4
+"""Width, in widest layers, from which aligned coordinates give way to compact ones."""
 
 
 def place(graph: Layered, sizes: Sequence[float], gap: float, dummy_gap: float) -> list[float]:
     """Centres across the layers; `sizes` are extents across, `gap` the space between nodes."""
+    aligned = align(graph, sizes, gap, dummy_gap)
+    widest = max(
+        sum(sizes[v] + (gap if v < graph.size else dummy_gap) for v in row) for row in graph.order
+    )
+    if max(aligned) <= _LOOSE * widest:
+        return aligned
+    return relax(graph, sizes, gap, dummy_gap)
+
+
+def align(graph: Layered, sizes: Sequence[float], gap: float, dummy_gap: float) -> list[float]:
+    """Coordinates by aligned blocks."""
     marked = _conflicts(graph)
     results: list[list[float]] = []
     for downward in (True, False):

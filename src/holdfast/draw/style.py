@@ -72,7 +72,9 @@ def style_sheet(segments: int) -> str:
         ".hf .merge{stroke-dasharray:2.5 3.5}"
         ".hf .box{stroke-width:1.3}"
         ".hf .twin{stroke-width:1.6}"
-        ".hf .icon{fill:none;stroke-width:1.2}"
+        ".hf .icon{fill:none;stroke-width:1.2;stroke-linecap:round}"
+        ".hf .pill{stroke-width:1}"
+        ".hf .faint{opacity:.3}"
         ".hf .hull{opacity:.2}"
         ".hf .hull path{fill:none;stroke-width:26;stroke-linecap:round}"
     )
@@ -89,7 +91,7 @@ def _rules(colour: Mapping[str, str], segments: int, *, tone: int) -> list[str]:
         f".hf .box.query{{fill:{colour['query']};stroke:{colour['query_line']}}}",
         f".hf .edge{{stroke:{colour['edge']}}}",
         f".hf .head{{fill:{colour['edge']}}}",
-        f".hf .pill{{fill:{colour['pill']}}}",
+        f".hf .pill{{fill:{colour['pill']};stroke:{colour['edge']}}}",
         f".hf .icon{{stroke:{colour['muted']}}}",
         f".hf text.sink{{fill:{colour['query_line']}}}",
         f".hf .twin{{fill:{colour['box']};stroke:{colour['replica']}}}",

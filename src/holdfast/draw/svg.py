@@ -15,7 +15,7 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from holdfast.draw.geometry import Curve, Direction, Geometry, Rect, Spacing, fit
-from holdfast.draw.legend import ICON, Item, draw_legend, icon, legend_items
+from holdfast.draw.legend import PILL, Item, draw_legend, legend_items, pill
 from holdfast.draw.marks import PlanMarks, read_plan
 from holdfast.draw.measure import shorten, text_width
 from holdfast.draw.style import SEGMENT_COLOURS, style_sheet
@@ -30,9 +30,8 @@ _WIDEST_NAME = 190.0
 _HULL = 10.0
 _BAR = 6.0
 _TWIN = 5.0
-_WORDED = 24
-"""Operators up to which edge labels have words; then icons; then styles alone."""
 _ICONS = 80
+"""Operators up to which edges carry icons; beyond, line styles alone tell partitionings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +59,8 @@ def draw_svg(
     ]
     contents = [_contents(topology, marks, i) for i in range(len(topology.operators))]
     labels = [_label_size(topology, kind) for _, _, kind in links]
-    widest_label = max((width for width, _ in labels), default=0.0)
     busy = 6.0 * math.sqrt(max(len(links) / len(contents) - 1.5, 0))
-    gap = 52.0 + widest_label * 0.75 + 4 * busy
+    gap = 58.0 + 4 * busy
     across = 24.0 if not marks.segments else 34.0
     geometry = fit(
         [_box_size(lines) for lines in contents],
@@ -71,12 +69,12 @@ def draw_svg(
         labels=labels,
         spacings={
             "right": Spacing(layer_gap=gap, node_gap=across, dummy_gap=14.0),
-            "down": Spacing(layer_gap=54.0 + 4 * busy, node_gap=across, dummy_gap=14.0),
+            "down": Spacing(layer_gap=gap - 6, node_gap=across, dummy_gap=14.0),
         },
         direction=direction,
     )
     kinds = [kind for _, _, kind in links]
-    legend = legend_items(topology, marks, {kind for kind in kinds if kind})
+    legend = legend_items(topology, marks, {kind for kind in kinds if kind}, geometry.direction)
     body = [
         *_hulls(geometry, marks, links),
         *_edges(geometry, kinds),
@@ -117,7 +115,8 @@ def _contents(topology: Topology, marks: PlanMarks, i: int) -> list[_Line]:
         ("replica", marks.replicas),
     ):
         if i in counts:
-            share = "" if count == 1 else f" {counts[i]}/{count}"
+            whole = count == 1 or (mark != "replica" and counts[i] == count)
+            share = "" if whole else f" {counts[i]}/{count}"
             said = "hot replica" if mark == "replica" else mark
             lines.append(_Line(text=said + share, style=f"strong {mark}", bold=True))
     for segment in marks.segments:
@@ -126,7 +125,7 @@ def _contents(topology: Topology, marks: PlanMarks, i: int) -> list[_Line]:
             lines.append(_Line(text=every, style="muted"))
     if i in marks.latency:
         low, high = marks.latency[i]
-        span = _number(high) if low == high else f"{_number(low)}-{_number(high)}"
+        span = _number(high) if low == high else f"{_number(low)}–{_number(high)}"
         lines.append(_Line(text=f"recovers in {span} {topology.unit.time}", style="muted"))
     return lines
 
@@ -137,11 +136,9 @@ def _box_size(lines: Sequence[_Line]) -> tuple[float, float]:
 
 
 def _label_size(topology: Topology, kind: Partitioning | None) -> tuple[float, float]:
-    size = len(topology.operators)
-    if kind is None or size > _ICONS:
+    if kind is None or len(topology.operators) > _ICONS:
         return 0.0, 0.0
-    words = text_width(kind, _TEXT_SIZE) + 6 if size <= _WORDED else 0.0
-    return math.ceil(ICON + 8 + words), 18.0
+    return PILL, PILL
 
 
 def _hulls(
@@ -176,11 +173,8 @@ def _edges(geometry: Geometry, kinds: Sequence[Partitioning | None]) -> list[str
 
 def _head(curve: Curve, direction: Direction) -> str:
     x, y = curve.points[-1]
-    if direction == "right":
-        shape = f"M{x:.1f} {y:.1f}l-8 -4v8z"
-    else:
-        shape = f"M{x:.1f} {y:.1f}l-4 -8h8z"
-    return f'<path class="head" d="{shape}"/>'
+    shape = "l-8 -4v8z" if direction == "right" else "l-4 -8h8z"
+    return f'<path class="head" d="M{x:.1f} {y:.1f}{shape}"/>'
 
 
 def _boxes(
@@ -200,9 +194,11 @@ def _boxes(
             parts.append(_rect(_shift(box, _TWIN), 8, style="twin"))
         parts.append(_rect(box, 8, style=style))
         if i in marks.anchors:
-            parts.append(_bar(box, geometry.direction, "anchor"))
+            share = marks.anchors[i] / operator.parallelism
+            parts.append(_bar(box, geometry.direction, "anchor", share))
         if i in marks.backups:
-            parts.append(_bar(box, geometry.direction, "backup"))
+            share = marks.backups[i] / operator.parallelism
+            parts.append(_bar(box, geometry.direction, "backup", share))
         y = box.y + (box.height - _LINE * len(contents[i])) / 2 + 11.5
         for line in contents[i]:
             parts.append(
@@ -214,31 +210,29 @@ def _boxes(
     return out
 
 
-def _bar(box: Rect, direction: Direction, mark: str) -> str:
-    """A bold boundary: on the side where tuples come in (anchor) or go out (backup)."""
+def _bar(box: Rect, direction: Direction, mark: str, share: float) -> str:
+    """A bold boundary: on the side where tuples come in (anchor) or go out (backup).
+
+    Where only a share of the tasks is chosen, that share of the bar is solid.
+    """
     out = mark == "backup"
-    if direction == "right":
-        x = box.right - _BAR / 2 if out else box.x - _BAR / 2
-        rect = Rect(x=x, y=box.y - 3, width=_BAR, height=box.height + 6)
-    else:
-        y = box.bottom - _BAR / 2 if out else box.y - _BAR / 2
-        rect = Rect(x=box.x - 3, y=y, width=box.width + 6, height=_BAR)
-    return _rect(rect, _BAR / 2, style=f"bar {mark}")
+    bars = []
+    for part, style in ((1.0, "bar faint"), (share, "bar")):
+        if direction == "right":
+            x = box.right - _BAR / 2 if out else box.x - _BAR / 2
+            rect = Rect(x=x, y=box.y - 3, width=_BAR, height=(box.height + 6) * part)
+        else:
+            y = box.bottom - _BAR / 2 if out else box.y - _BAR / 2
+            rect = Rect(x=box.x - 3, y=y, width=(box.width + 6) * part, height=_BAR)
+        bars.append(_rect(rect, _BAR / 2, style=f"{style} {mark}"))
+    return "".join(bars[1:] if share >= 1 else bars)
 
 
 def _labels(geometry: Geometry, kinds: Sequence[Partitioning | None]) -> list[str]:
     out = []
     for curve, kind in zip(geometry.curves, kinds, strict=True):
-        rect = curve.label
-        if rect is None or kind is None:
-            continue
-        middle = rect.y + rect.height / 2
-        parts = [_rect(rect, 9, style="pill"), icon(kind, rect.x + 4, middle - ICON / 2)]
-        if rect.width > ICON + 12:
-            parts.append(
-                f'<text class="muted" x="{rect.x + ICON + 8:.1f}" y="{middle + 4:.1f}">{kind}</text>'
-            )
-        out.append("".join(parts))
+        if curve.label is not None and kind is not None:
+            out.append(pill(kind, curve.label.x, curve.label.y, geometry.direction))
     return out
 
 
@@ -251,9 +245,10 @@ def _frame(
 ) -> str:
     tasks = topology.task_count
     said = f"{len(topology.operators)} operators · {tasks} tasks · {len(topology.edges)} streams"
-    room = max(geometry.width, text_width(said, 13) + 20, text_width(marks.caption, 13), 380.0)
+    caption_width = text_width(marks.caption, _TEXT_SIZE, bold=True) * 1.05
+    room = max(geometry.width, text_width(said, _TEXT_SIZE), caption_width, 380.0)
     keys, keys_height = draw_legend(legend, room)
-    header = _HEADER + (18.0 if marks.caption else 0.0)
+    header = _HEADER + (18.0 if marks.caption else 0.0) + (_HULL if marks.segments else 0.0)
     width = room + 2 * _MARGIN
     height = header + geometry.height + keys_height + 2 * _MARGIN + 12
     title = shorten(topology.name, 17, room, bold=True)

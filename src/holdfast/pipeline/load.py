@@ -40,7 +40,7 @@ def _load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise BadInputError("no such file", where=str(path))
-    # The name is stable for one path, so that workers can unpickle what they are sent by name.
+    # Named by its path, so that two files of one name are two modules.
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"holdfast_app_{path.stem.replace('-', '_')}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -48,6 +48,7 @@ def _load_file(path: Path) -> ModuleType:
         raise BadInputError("is not a Python file", where=str(path))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    before = set(sys.modules)
     # Files next to the application can be imported by it, as when Python runs it.
     sys.path.insert(0, str(path.parent))
     try:
@@ -60,7 +61,22 @@ def _load_file(path: Path) -> ModuleType:
         raise _failed(error, str(path)) from error
     finally:
         sys.path.remove(str(path.parent))
+    _send_by_value([name, *(set(sys.modules) - before)], path.parent)
     return module
+
+
+def _send_by_value(names: list[str], folder: Path) -> None:
+    """Have Spark send the functions of these modules to its workers whole, not by name.
+
+    Workers cannot import a file that is on no path of theirs. Spark's pickler is used only if the
+    application has loaded it, so that planning needs no Spark.
+    """
+    pickler = sys.modules.get("pyspark.cloudpickle")
+    for name in names if pickler else ():
+        module = sys.modules[name]
+        file = getattr(module, "__file__", None)
+        if file and Path(file).is_relative_to(folder) and "site-packages" not in file:
+            pickler.register_pickle_by_value(module)  # type: ignore[union-attr]
 
 
 def _load_module(name: str) -> ModuleType:
@@ -86,7 +102,12 @@ def _failed(error: Exception, where: str) -> BadInputError:
         frame for frame in traceback.extract_tb(error.__traceback__) if where in frame.filename
     ]
     place = f"{where}:{frames[-1].lineno}" if frames else where
-    return BadInputError(f"{type(error).__name__}: {error}", where=place)
+    hint = ""
+    if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error):
+        hint = "no session exists yet: do this inside an operator's function, or name a UDF's type "
+        hint += "by its class, e.g. IntegerType()"
+    text = (str(error).splitlines() or [""])[0]
+    return BadInputError(f"{type(error).__name__}: {text}", where=place, hint=hint)
 
 
 def _named(module: ModuleType, attribute: str, where: str) -> Pipeline:

@@ -1,10 +1,10 @@
 """Seeded random orders of events around the coordinator, plausible and hostile ones mixed."""
 
 import numpy as np
+from tests.unit.control.world import POLICY, World
 
 from holdfast.control import events as e
 from holdfast.model.deployment import UnitId
-from tests.unit.control.world import POLICY, World
 
 ACTIONS = (
     "run",

@@ -3,15 +3,15 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.control.random_world import random_world
+from tests.unit.control.world import A, B
 
 from holdfast.control import codec
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import NodeJoined, NodeLost
-from holdfast.control.journal import Journal, JournalLockedError, encode, read
+from holdfast.control.shell.journal import Journal, JournalLockedError, encode, read
 from holdfast.control.state import State
 from holdfast.errors import CorruptLogError
-from tests.unit.control.random_world import random_world
-from tests.unit.control.world import A, B
 
 pytestmark = pytest.mark.unit
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.unit.control.random_world import random_world, settle
+from tests.unit.control.world import POLICY, World
 
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.view import view
 from holdfast.model.deployment import UnitId
-from tests.unit.control.random_world import random_world, settle
-from tests.unit.control.world import POLICY, World
 
 pytestmark = pytest.mark.unit
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.control.world import POLICY, A, B, C, World, acts, facts, started
 
 from holdfast.control import commands as c
 from holdfast.control import events as e
@@ -10,7 +11,6 @@ from holdfast.control import facts as f
 from holdfast.control.placement import Candidate, choose
 from holdfast.control.state import IllegalTransitionError
 from holdfast.model.deployment import UnitId
-from tests.unit.control.world import POLICY, A, B, C, World, acts, facts, started
 
 pytestmark = pytest.mark.unit
 

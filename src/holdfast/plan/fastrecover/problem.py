@@ -166,7 +166,7 @@ def search_price(
     price = first_price(problem, start) if price is None else price
     state = PriceSearch(best=start, bound=-math.inf, price=price)
     low, high = 0.0, math.inf
-    for _ in range(rounds):
+    for turn in range(rounds):
         least, anchors = oracle(price)
         bound = goal.bound(least, price)
         if bound > state.bound:
@@ -182,7 +182,8 @@ def search_price(
         low, high = (max(low, price), high) if dear else (low, min(high, price))
         if high < low * (1 + 1e-7):
             break
-        own = None if found is None else first_price(problem, found)
+        # A plan's own price often is the answer, but alone it may creep: every third step halves.
+        own = None if found is None or turn % 3 == 2 else first_price(problem, found)
         price = _next_price(low, high, own)
     return state
 

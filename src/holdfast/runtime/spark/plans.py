@@ -94,6 +94,7 @@ def examine(result: DataFrame, inputs: list[DataFrame]) -> Plan:
         for attribute in _items(_analysed(frame).output())
     }
     nodes = list(_nodes(java))
+    _follow_renames(nodes, origin)
     names = [node.getClass().getSimpleName() for node in nodes]
     stateful = [
         _step(node, name, origin)
@@ -131,6 +132,20 @@ def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
     for child in _items(plan.children()):
         yield from _nodes(child)
+
+
+def _follow_renames(nodes: list[Any], origin: dict[int, tuple[int, str]]) -> None:
+    """Let a column that was only renamed count as the column it comes from."""
+    for node in reversed(nodes):
+        if node.getClass().getSimpleName() != "Project":
+            continue
+        for expression in _items(node.projectList()):
+            if expression.getClass().getSimpleName() == "Alias":
+                child = expression.child()
+                if child.getClass().getSimpleName() == "AttributeReference":
+                    where = origin.get(child.exprId().id())
+                    if where:
+                        origin[expression.exprId().id()] = where
 
 
 def _watermarks(nodes: list[Any], names: list[str]) -> Iterator[Any]:

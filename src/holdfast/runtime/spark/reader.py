@@ -9,13 +9,14 @@ a tick row per input with the watermark, which drives eviction in every shard al
 from __future__ import annotations
 
 import base64
+import json
+import pickle
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -50,7 +51,7 @@ class InputSpec:
     """What `withWatermark` subtracts; a tick row adds it."""
 
     def struct(self) -> StructType:
-        return StructType.fromJson(_json(self.schema))
+        return StructType.fromJson(json.loads(self.schema))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +67,14 @@ class ReaderSpec:
     batching: Batching
     partitions: int = 1
     """Tasks per input; the key groups are divided among them."""
-    crash: Crash = Crash()
+    crash: Crash = field(default_factory=Crash)
 
     def encode(self) -> str:
-        return base64.b64encode(cloudpickle.dumps(self)).decode()
+        return base64.b64encode(pickle.dumps(self)).decode()
 
     @classmethod
     def decode(cls, text: str) -> ReaderSpec:
-        return cast("ReaderSpec", cloudpickle.loads(base64.b64decode(text)))
+        return cast("ReaderSpec", pickle.loads(base64.b64decode(text)))  # noqa: S301 - our own
 
     def struct(self) -> StructType:
         """Which input, whether a tick, then the columns of every input under its prefix."""
@@ -96,7 +97,7 @@ class LogSource(DataSource):
     def schema(self) -> StructType:
         return ReaderSpec.decode(self.options["spec"]).struct()
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         return LogReader(ReaderSpec.decode(self.options["spec"]))
 
 
@@ -291,16 +292,16 @@ def _without(batch: Any, skip: frozenset[int], position: int) -> Any:
 
 def _widen(batch: Any, index: int, schema: Any) -> Any:
     prefix = column_name(index, "")
-    arrays = []
-    for field in schema:
-        if field.name == INPUT:
+    arrays: list[Any] = []
+    for column in schema:
+        if column.name == INPUT:
             arrays.append(pa.repeat(pa.scalar(index, pa.int32()), batch.num_rows))
-        elif field.name == TICK:
+        elif column.name == TICK:
             arrays.append(pa.repeat(pa.scalar(value=False), batch.num_rows))
-        elif field.name.startswith(prefix):
-            arrays.append(_as(batch.column(field.name[len(prefix) :]), field.type))
+        elif column.name.startswith(prefix):
+            arrays.append(_as(batch.column(column.name[len(prefix) :]), column.type))
         else:
-            arrays.append(pa.nulls(batch.num_rows, field.type))
+            arrays.append(pa.nulls(batch.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -324,9 +325,3 @@ def _tick(partition: LogPartition, event_column: str, schema: Any) -> Any:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _json(text: str) -> dict[str, Any]:
-    import json  # noqa: PLC0415 - only needed here
-
-    return cast("dict[str, Any]", json.loads(text))

@@ -1,0 +1,73 @@
+"""Talk to a running coordinator: status, kill, retry, stop, a stream of views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.control.shell.endpoint import read_endpoint
+from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.errors import BadInputError
+
+
+class ControlClient:
+    """A control connection to the coordinator of one run directory."""
+
+    def __init__(self, run_dir: Path, *, timeout_s: float = 5.0) -> None:
+        endpoint = read_endpoint(run_dir)
+        if endpoint is None:
+            raise ConnectionLostError(f"{run_dir}: nothing runs here")
+        self._line = LineSocket(endpoint, "control", timeout_s=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._line.close()
+
+    def status(self) -> dict[str, Any]:
+        """The view of the whole run; see `holdfast.control.view`."""
+        result = self._ask(op="status")
+        return dict(result)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return list(self.status()["nodes"])
+
+    def kill(self, node: str) -> None:
+        """Kill a node's processes."""
+        self._ask(op="kill", node=node)
+
+    def retry(self, unit: str) -> None:
+        """Try a held unit again with a fresh budget."""
+        self._ask(op="retry", unit=unit)
+
+    def stop(self) -> None:
+        """Begin to stop the run; it goes on while this returns."""
+        self._ask(op="stop")
+
+    def subscribe(self, every_s: float = 0.5) -> Iterator[dict[str, Any]]:
+        """Views, until the coordinator ends."""
+        self._line.send({"op": "subscribe", "every_s": every_s})
+        while True:
+            try:
+                answer = self._line.receive()
+            except ConnectionLostError:
+                return
+            yield answer["result"]
+
+    def _ask(self, **request: Any) -> Any:
+        self._line.send(request)
+        answer = self._line.receive()
+        if not answer.get("ok"):
+            raise BadInputError(str(answer.get("error", "refused")))
+        return answer.get("result")

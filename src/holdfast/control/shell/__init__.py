@@ -1,0 +1,1 @@
+"""What acts for the coordinator: server, journal, wire, files. The rest of control is pure."""

@@ -1,0 +1,301 @@
+"""The only part of the coordinator that acts: sockets, the clock, the journal.
+
+Events come from connections and from a timer; each goes through the pure machine, its facts are
+made durable in one append, and only then are its commands sent. If the journal cannot be written
+the process ends: whatever was decided and not written has not happened, and its successor decides
+again. Nodes keep their units running meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import os
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, assert_never
+
+from pydantic import ValidationError
+
+from holdfast.clock import Clock, SystemClock, WallClock
+from holdfast.control import codec
+from holdfast.control import commands as c
+from holdfast.control import events as e
+from holdfast.control.coordinator import Coordinator
+from holdfast.control.invariants import validate
+from holdfast.control.shell.endpoint import Endpoint, remove_endpoint, write_endpoint
+from holdfast.control.shell.journal import Journal
+from holdfast.control.shell.wire import MAX_LINE
+from holdfast.control.view import view
+from holdfast.model.deployment import UnitId
+
+log = logging.getLogger("holdfast.coordinator")
+
+TICK_S = 0.05
+GREETING_S = 5.0
+MAX_BACKLOG = 16 * 2**20
+"""Bytes a peer may leave unread before it is cut off."""
+MAX_FENCES = 256
+"""Fence orders kept for a launcher that is not connected."""
+
+
+class AnchoredClock:
+    """Seconds since 1970 that never run backwards: wall time at the start, then monotonic time."""
+
+    def __init__(
+        self, floor: float, steady: Clock | None = None, wall: Clock | None = None
+    ) -> None:
+        self._steady = steady or SystemClock()
+        started = max(floor, (wall or WallClock()).now())
+        self._offset = started - self._steady.now()
+
+    def now(self) -> float:
+        return self._offset + self._steady.now()
+
+
+class Peer:
+    """One connection, for writing."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Queue a message; a peer that does not read is cut off rather than waited for."""
+        if self.closed:
+            return
+        self._writer.write(codec.line(message) + b"\n")
+        if self._writer.transport.get_write_buffer_size() > MAX_BACKLOG:
+            self._writer.transport.abort()
+
+    @property
+    def closed(self) -> bool:
+        return self._writer.is_closing()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Shell:
+    """Feeds the machine and carries out what it says."""
+
+    def __init__(
+        self,
+        *,
+        coordinator: Coordinator,
+        journal: Journal,
+        run_dir: Path,
+        launch: str,
+        clock: Clock | None = None,
+    ) -> None:
+        self.coordinator = coordinator
+        self._journal = journal
+        self._run_dir = run_dir
+        self._launch = launch
+        self._token = secrets.token_hex(32)
+        coordinator.replay(journal.replayed.state, journal.replayed.facts)
+        self._clock = clock or AnchoredClock(coordinator.state.last_at)
+        self._nodes: dict[str, Peer] = {}
+        self._launchers: set[Peer] = set()
+        self._fences: deque[c.Fence] = deque(maxlen=MAX_FENCES)
+        self._count = 0
+        self._done = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._check = bool(os.environ.get("HOLDFAST_VALIDATE"))
+
+    async def serve(self, *, host: str = "127.0.0.1", parent_pid: int | None = None) -> bool:
+        """Run until the run is stopped (True) or the launcher is gone (False)."""
+        self.feed(e.LaunchOpened(cause=self._cause("launch"), launch=self._launch))
+        server = await asyncio.start_server(self._connected, host, 0, limit=MAX_LINE)
+        port = server.sockets[0].getsockname()[1]
+        endpoint = Endpoint(
+            host=host, port=port, token=self._token, pid=os.getpid(), launch=self._launch
+        )
+        write_endpoint(self._run_dir, endpoint)
+        log.info("listening on %s:%d", host, port)
+        orphaned = False
+        try:
+            while not self._done.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._done.wait(), TICK_S)
+                self.feed(e.Tick(cause=self._cause("tick")))
+                if parent_pid is not None and os.getppid() != parent_pid:
+                    orphaned = True
+                    break
+        finally:
+            server.close()
+            for peer in (*self._nodes.values(), *self._launchers):
+                peer.close()
+            self._journal.close()
+            remove_endpoint(self._run_dir, endpoint)
+        if self._failure is not None:
+            raise self._failure
+        return not orphaned
+
+    def feed(self, event: e.Event) -> None:
+        """Handle one event: decide, make durable, act."""
+        if self._failure is not None:
+            return
+        try:
+            decided = self.coordinator.handle(event, self._clock.now())
+            if self._check:
+                validate(self.coordinator)
+            self._journal.append([x.fact for x in decided if isinstance(x, c.Record)])
+            self._journal.compact_if_long(self.coordinator.state)
+        except BaseException as error:
+            # Memory is ahead of the journal now; only a fresh start from the journal is safe.
+            self._failure = error
+            self._done.set()
+            raise
+        for command in decided:
+            self._act(command)
+
+    def _act(self, command: c.Command) -> None:
+        match command:
+            case c.Record():
+                log.info("%s", codec.line(codec.fact_to_json(command.fact)).decode())
+            case c.StartUnit() | c.StopUnit():
+                node = self.coordinator.state.nodes.get(command.node)
+                peer = self._nodes.get(node.incarnation) if node is not None else None
+                if peer is not None:
+                    peer.send(codec.command_to_json(command))
+            case c.Dismiss():
+                peer = self._nodes.get(command.incarnation)
+                if peer is not None:
+                    peer.send(codec.command_to_json(command))
+            case c.Fence():
+                self._fences.append(command)
+                for launcher in self._launchers:
+                    launcher.send({"fence": {"node": command.node, "pid": command.pid}})
+            case c.Finish():
+                self._done.set()
+            case _:
+                assert_never(command)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(writer)
+        try:
+            greeting = await asyncio.wait_for(_receive(reader), GREETING_S)
+            token = str(greeting.get("token", ""))
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
+                peer.send({"ok": False, "error": "wrong token"})
+                return
+            peer.send({"ok": True})
+            match greeting.get("role"):
+                case "node":
+                    await self._talk_to_node(reader, peer)
+                case "launcher":
+                    await self._talk_to_launcher(reader, peer)
+                case "control":
+                    await self._talk_to_control(reader, peer)
+                case other:
+                    peer.send({"ok": False, "error": f"unknown role {other!r}"})
+        except (OSError, EOFError, ValueError, TimeoutError) as error:
+            log.debug("connection ended: %s", error)
+        finally:
+            peer.close()
+
+    async def _talk_to_node(self, reader: asyncio.StreamReader, peer: Peer) -> None:
+        hello = codec.message_from_json(await _receive(reader))
+        if not isinstance(hello, e.NodeHello):
+            return
+        before = self._nodes.get(hello.incarnation)
+        self._nodes[hello.incarnation] = peer
+        if before is not None:
+            before.close()
+        try:
+            self.feed(hello)
+            while True:
+                message = codec.message_from_json(await _receive(reader))
+                # A replaced connection may still have lines in flight.
+                if self._nodes.get(hello.incarnation) is peer:
+                    self.feed(message)
+        except ValidationError as error:
+            log.warning("%s speaks another language: %s", hello.node, error)
+        finally:
+            if self._nodes.get(hello.incarnation) is peer:
+                del self._nodes[hello.incarnation]
+                if not self._done.is_set():
+                    self.feed(
+                        e.NodeDisconnected(
+                            cause=self._cause(f"gone-{hello.node}"),
+                            node=hello.node,
+                            incarnation=hello.incarnation,
+                        )
+                    )
+
+    async def _talk_to_launcher(self, reader: asyncio.StreamReader, peer: Peer) -> None:
+        self._launchers.add(peer)
+        for fence in self._fences:
+            peer.send({"fence": {"node": fence.node, "pid": fence.pid}})
+        try:
+            while True:
+                exited = (await _receive(reader)).get("exited")
+                if isinstance(exited, dict):
+                    self.feed(
+                        e.NodeExited(
+                            cause=self._cause(f"exit-{exited['node']}"),
+                            node=str(exited["node"]),
+                            pid=int(exited["pid"]),
+                        )
+                    )
+        finally:
+            self._launchers.discard(peer)
+
+    async def _talk_to_control(self, reader: asyncio.StreamReader, peer: Peer) -> None:
+        while True:
+            request = await _receive(reader)
+            if request.get("op") == "subscribe":
+                await self._stream(peer, float(request.get("every_s", 0.5)))
+                return
+            peer.send(self._answer(request))
+
+    async def _stream(self, peer: Peer, every_s: float) -> None:
+        while not self._done.is_set() and not peer.closed:
+            peer.send({"ok": True, "result": self.view()})
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._done.wait(), max(TICK_S, every_s))
+
+    def view(self) -> dict[str, Any]:
+        return view(self.coordinator, self._clock.now())
+
+    def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        state = self.coordinator.state
+        match request.get("op"):
+            case "status":
+                return {"ok": True, "result": self.view()}
+            case "kill":
+                node = str(request.get("node"))
+                if node not in state.nodes:
+                    known = ", ".join(state.nodes) or "none"
+                    return {"ok": False, "error": f"no node {node!r}; there are: {known}"}
+                self.feed(e.KillRequested(cause=self._cause("kill"), node=node))
+            case "retry":
+                unit = str(request.get("unit"))
+                if unit not in state.units or state.units[unit].phase != "held":
+                    return {"ok": False, "error": f"no held unit {unit!r}"}
+                self.feed(e.RetryRequested(cause=self._cause("retry"), unit=UnitId.parse(unit)))
+            case "stop":
+                self.feed(e.StopRequested(cause=self._cause("stop")))
+            case other:
+                return {"ok": False, "error": f"unknown request {other!r}"}
+        return {"ok": True, "result": None}
+
+    def _cause(self, what: str) -> str:
+        """Unique within the run: coordinator process, running number."""
+        self._count += 1
+        return f"{what}-{os.getpid()}-{self._count}"
+
+
+async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
+    line = await reader.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError("connection closed")
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004
+    return message

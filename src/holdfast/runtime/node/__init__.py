@@ -1,0 +1,1 @@
+"""The node program: hosts units, sends heartbeats, takes commands."""

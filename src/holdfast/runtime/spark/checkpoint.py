@@ -1,0 +1,94 @@
+"""Spark checkpoint directories: one per generation of a unit, cloned at takeover, never edited.
+
+A woken zombie writes only into its own directory. A clone links files instead of copying them:
+Spark never changes a checkpoint file, it writes another and renames it, so a link is a snapshot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from holdfast.errors import CorruptLogError
+from holdfast.runtime.log.crash import Crash
+
+# In this order: whatever is in commits has its offsets and its state written already, so a clone
+# of a directory that is still being written holds everything its last commit needs.
+_ORDER = ("metadata", "commits", "offsets", "sources", "state")
+
+
+def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> None:
+    """Make `target` a snapshot of `source`; it appears whole or not at all."""
+    if target.exists():
+        return
+    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.cloning")
+    temporary.mkdir(parents=True)
+    try:
+        for step, path in enumerate(_files(source)):
+            copy = temporary / path.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, copy)
+            except FileNotFoundError:
+                continue  # purged meanwhile, so older than what the newest commit needs
+            if step == 2:
+                crash.at("during-clone", unit)
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def newest_generation(folder: Path, below: int) -> int | None:
+    """The newest complete checkpoint of a generation before `below`."""
+    if not folder.exists():
+        return None
+    known = [int(path.name) for path in folder.iterdir() if path.name.isdigit()]
+    return max((number for number in known if number < below), default=None)
+
+
+def remove_older(folder: Path, keep_from: int) -> None:
+    """Remove checkpoints of generations that no takeover will clone any more."""
+    if not folder.exists():
+        return
+    for path in folder.iterdir():
+        if path.name.isdigit() and int(path.name) < keep_from:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def batch_number(checkpoint: Path, spark_batch: int) -> int:
+    """Our number of one of Spark's batches: the end offset that Spark logged for it."""
+    offset = source_offset(checkpoint, spark_batch)
+    try:
+        return int(json.loads(offset)["n"])
+    except (ValueError, KeyError, TypeError):
+        path = checkpoint / "offsets" / str(spark_batch)
+        raise CorruptLogError("holds no batch number", path=str(path)) from None
+
+
+def source_offset(checkpoint: Path, spark_batch: int) -> str:
+    """The end offset of a query's only source, as Spark logged it before running the batch."""
+    path = checkpoint / "offsets" / str(spark_batch)
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        raise CorruptLogError("Spark's offset file is missing", path=str(path)) from None
+    if len(lines) < 3:
+        raise CorruptLogError("Spark's offset file is torn", path=str(path))
+    return lines[2]
+
+
+def _files(source: Path) -> Iterator[Path]:
+    names = [path.name for path in source.iterdir()]
+    for name in [*_ORDER, *sorted(set(names) - set(_ORDER))]:
+        start = source / name
+        if start.is_file():
+            yield start
+        elif start.is_dir():
+            for folder, _, files in os.walk(start):
+                for file in sorted(files):
+                    if not file.endswith(".tmp"):
+                        yield Path(folder) / file

@@ -1,0 +1,147 @@
+"""What a Spark unit does with a batch's result: write slice files in tasks, then put the record.
+
+Runs as foreachBatch: the driver's own Python thread puts the records, so nothing but Spark's tasks
+runs elsewhere, and a batch's number is read from the offset Spark has logged for it.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from holdfast.model.deployment import KEY_GROUPS, Boundary
+from holdfast.model.records import GroupPart, SliceFile, SliceRecord
+from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.layout import Layout
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.store import sync_folder
+
+_HASH = "_hf_hash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The files of one batch, by boundary."""
+
+    files: dict[str, tuple[SliceFile, ...]]
+
+    @property
+    def rows(self) -> int:
+        first = next(iter(self.files.values()), ())
+        return sum(part.rows for file in first for part in file.parts)
+
+
+def write_files(
+    frame: DataFrame,
+    boundaries: tuple[Boundary, ...],
+    *,
+    layout: Layout,
+    shard: int,
+    number: int,
+    generation: int,
+) -> Written:
+    """Run the batch; every task writes its rows, once per boundary, and says what it wrote."""
+    group_columns = [f"_hf_group{index}" for index in range(len(boundaries))]
+    groups = [
+        _group(boundary.key).alias(name)
+        for boundary, name in zip(boundaries, group_columns, strict=True)
+    ]
+    hashed = F.xxhash64(*[_hashable(frame, name) for name in frame.columns]).alias(_HASH)
+    columns = [F.col(f"`{name}`") for name in frame.columns]
+    folders = [str(layout.data(boundary.name, shard)) for boundary in boundaries]
+    write = _task(folders, group_columns, f"{number:010d}-g{generation}")
+    told = frame.select(*columns, *groups, hashed).mapInArrow(write, "message string").collect()
+    files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
+    # Tasks end in any order; a fixed one makes every reader see rows in the same order.
+    for row in sorted(told, key=lambda row: json.loads(row["message"])["task"]):
+        for boundary, item in zip(boundaries, json.loads(row["message"])["files"], strict=True):
+            if item is not None:
+                files[boundary.name].append(_slice_file(item))
+    for boundary, folder in zip(boundaries, folders, strict=True):
+        if files[boundary.name]:
+            sync_folder(Path(folder))
+    return Written(files={name: tuple(items) for name, items in files.items()})
+
+
+def publish(
+    log: SliceLog, records: list[SliceRecord], *, unit: str, crash: Crash
+) -> list[SliceRecord]:
+    """Make a batch visible, one boundary after the other."""
+    stored = []
+    for index, record in enumerate(records):
+        stored.append(log.put_slice(record, unit=unit))
+        if index == 0:
+            crash.at("after-slice-record", unit, record.number)
+    return stored
+
+
+def _group(key: tuple[str, ...]) -> Any:
+    if not key:
+        return F.lit(0).cast("int")
+    return F.pmod(F.hash(*[F.col(f"`{name}`") for name in key]), F.lit(KEY_GROUPS)).cast("int")
+
+
+def _hashable(frame: DataFrame, name: str) -> Any:
+    """Spark refuses to hash maps, whose order means nothing: their entries, sorted, instead."""
+    column = F.col(f"`{name}`")
+    if not _has_map(frame.schema[name].dataType):
+        return column
+    if isinstance(frame.schema[name].dataType, MapType):
+        return F.to_json(F.array_sort(F.map_entries(column)))
+    return F.to_json(F.struct(column))
+
+
+def _has_map(kind: Any) -> bool:
+    match kind:
+        case MapType():
+            return True
+        case ArrayType():
+            return _has_map(kind.elementType)
+        case StructType():
+            return any(_has_map(field.dataType) for field in kind)
+    return False
+
+
+def _task(
+    folders: list[str], group_columns: list[str], stem: str
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
+
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        found = [batch for batch in batches if batch.num_rows]
+        message = {"task": task, "files": [None] * len(folders)}
+        if found:
+            table = pa.Table.from_batches(found)
+            hashes = table.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
+            rows = table.drop_columns([*group_columns, _HASH])
+            message["files"] = [
+                asdict(
+                    write_slice_file(
+                        Path(folder) / f"{stem}-p{task}-{uuid.uuid4().hex[:8]}.arrow",
+                        rows,
+                        table.column(column).to_numpy(),
+                        hashes,
+                    )
+                )
+                for folder, column in zip(folders, group_columns, strict=True)
+            ]
+        yield pa.record_batch([pa.array([json.dumps(message)])], names=["message"])
+
+    return write
+
+
+def _slice_file(data: dict[str, Any]) -> SliceFile:
+    return SliceFile(**{**data, "parts": tuple(GroupPart(**part) for part in data["parts"])})

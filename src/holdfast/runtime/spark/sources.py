@@ -1,0 +1,295 @@
+"""Source units: rows from outside become slices, stamped with an epoch, late ones put aside.
+
+Lateness is decided here and nowhere else, epoch by epoch against the watermark that the epochs
+before have left behind, so it depends neither on the batching nor on what runs downstream. A
+generated source makes the same rows again for the same range; a file source records which files
+belong to which epoch before it reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Boundary
+from holdfast.model.records import RangeRecord, SliceFile, SliceRecord
+from holdfast.pipeline import EventTime, Files, Generator, Rate
+from holdfast.runtime.log.hashing import key_groups, row_hashes
+from holdfast.runtime.log.layout import member, word
+from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, epoch_due
+from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.store import RecordStore, sync_folder
+from holdfast.runtime.spark.publish import publish
+from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
+
+MAX_EPOCHS = 64
+"""Most epochs a source that is behind takes in one batch, if it cannot tell how many rows it has."""
+ORIGIN = "origin"
+"""Record of the wall-clock time at which epoch 0 began."""
+
+
+class EpochRows(Protocol):
+    """A source as its unit reads it."""
+
+    def claim(self, record: RangeRecord) -> RangeRecord:
+        """Add the source's own position to a proposed range."""
+        ...
+
+    def table(self, record: RangeRecord, epoch: int) -> Any:
+        """The rows of one epoch of a recorded range."""
+        ...
+
+    @property
+    def max_epochs(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedRows:
+    """Rate and Generator: functions of the epoch."""
+
+    source: Rate | Generator
+    epoch_s: float
+    shard: int
+    shards: int
+
+    def claim(self, record: RangeRecord) -> RangeRecord:
+        return record
+
+    def table(self, record: RangeRecord, epoch: int) -> Any:  # noqa: ARG002 - the epoch suffices
+        return self.source.table(epoch, epoch_s=self.epoch_s, shard=self.shard, shards=self.shards)
+
+    @property
+    def max_epochs(self) -> int:
+        if not isinstance(self.source, Rate):
+            return MAX_EPOCHS
+        rows = max(1.0, self.source.rows_per_second * self.epoch_s / self.shards)
+        return max(1, min(512, int(MAX_BATCH_ROWS / rows)))
+
+
+class FileRows:
+    """Files of a directory, each taken once, in order of their time and name.
+
+    Which files were taken must be known for ever, so their names are kept in records of their own
+    that are never trimmed.
+    """
+
+    def __init__(
+        self,
+        source: Files,
+        *,
+        unit: str,
+        store: RecordStore,
+        read: Callable[[list[str]], Any],
+        shard: int = 0,
+        shards: int = 1,
+    ) -> None:
+        self._source = source
+        self._folder = f"units/{word(unit)}/files"
+        self._store = store
+        self._read = read
+        self._shard, self._shards = shard, shards
+        self._taken: set[str] = set()
+        for name in store.names(self._folder):
+            data = store.get(f"{self._folder}/{name}")
+            self._taken.update(json.loads(data) if data else ())
+
+    @property
+    def max_epochs(self) -> int:
+        return MAX_EPOCHS
+
+    def claim(self, record: RangeRecord) -> RangeRecord:
+        limit = self._source.files_per_epoch
+        fresh = [path for path in self._listing() if path not in self._taken]
+        files = []
+        for index, path in enumerate(fresh):
+            epoch = record.upto if limit is None else record.after + 1 + index // limit
+            if epoch > record.upto:
+                break
+            files.append([epoch, path])
+        return replace(record, source={"files": files})
+
+    def table(self, record: RangeRecord, epoch: int) -> Any:
+        every = [path for _, path in record.source["files"]]
+        if every and not self._taken.issuperset(every):
+            self._store.put_if_absent(
+                member(self._folder, record.number), json.dumps(every).encode()
+            )
+            self._taken.update(every)
+        paths = [path for at, path in record.source["files"] if at == epoch]
+        return self._read(paths)
+
+    def _listing(self) -> list[str]:
+        folder = Path(self._source.path)
+        if not folder.is_dir():
+            raise BadInputError("no such directory", where=str(folder))
+        found = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                hidden = entry.name.startswith((".", "_")) or entry.name.endswith(".tmp")
+                if not hidden and entry.is_file():
+                    found.append((entry.stat().st_mtime_ns, entry.name))
+        names = [name for _, name in sorted(found)]
+        # By name, not by position in the list: a file's shard must not depend on what came before.
+        mine = [name for name in names if sum(name.encode()) % self._shards == self._shard]
+        return [str(folder / name) for name in mine]
+
+
+class SourceUnit(ThreadUnit):
+    """One shard of a source that is its own segment."""
+
+    def __init__(
+        self, context: UnitContext, rows: EpochRows, *, event_time: EventTime | None
+    ) -> None:
+        super().__init__(context)
+        self._rows = rows
+        self._event_time = event_time
+        self._origin = run_origin(context.log.store)
+        self._batching = Batching(
+            batch_epochs=context.segment.batch_epochs,
+            one_epoch_per_batch=context.segment.one_epoch_per_batch,
+        )
+        self._watermark: tuple[int, int | None] = (-1, None)
+        """Number of the last batch published here, and the watermark it left behind."""
+
+    def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
+        last = previous.upto if previous else -1
+        tick = epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
+        self.progress.waiting = max(0, tick - last)
+        upto = epoch_due(last, tick, self._batching)
+        if upto is None:
+            return None
+        number = previous.number + 1 if previous else 0
+        return self._rows.claim(
+            RangeRecord(
+                unit=self.context.name,
+                number=number,
+                after=last,
+                upto=min(upto, last + max(self._rows.max_epochs, self._batching.batch_epochs)),
+                generation=self.context.generation,
+            )
+        )
+
+    def done(self, record: RangeRecord) -> bool:
+        shard = self.context.unit.shard
+        return all(
+            self.context.log.slice(boundary.name, shard, record.number) is not None
+            for boundary in self.context.segment.outputs
+        )
+
+    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
+        context = self.context
+        watermark = self._watermark_before(record.number)
+        kept, late = [], []
+        for epoch in range(record.after + 1, record.upto + 1):
+            table = self._rows.table(record, epoch)
+            good, bad, watermark = split_late(table, self._event_time, watermark)
+            kept.append(good)
+            late.append(bad)
+        rows = pa.concat_tables(kept)
+        late_rows = self._put_late(record.number, pa.concat_tables(late))
+        hashes = row_hashes(rows)
+        records = []
+        for boundary in context.segment.outputs:
+            files = self._write(boundary, record.number, rows, hashes)
+            records.append(
+                SliceRecord(
+                    boundary=boundary.name,
+                    shard=context.unit.shard,
+                    number=record.number,
+                    after=record.after,
+                    upto=record.upto,
+                    files=files,
+                    watermark_us=watermark,
+                    late_rows=late_rows,
+                    generation=context.generation,
+                )
+            )
+        context.crash.at("after-data-files", context.name, record.number)
+        publish(context.log, records, unit=context.name, crash=context.crash)
+        self._watermark = (record.number, watermark)
+        self.progress.rows_in += rows.num_rows + late_rows
+        self.progress.rows_out += rows.num_rows
+
+    def _write(
+        self, boundary: Boundary, number: int, rows: Any, hashes: Any
+    ) -> tuple[SliceFile, ...]:
+        if rows.num_rows == 0:
+            return ()
+        folder = self.context.log.layout.data(boundary.name, self.context.unit.shard)
+        stem = f"{number:010d}-g{self.context.generation}-{uuid.uuid4().hex[:8]}"
+        file = write_slice_file(
+            folder / f"{stem}.arrow", rows, key_groups(rows, boundary.key), hashes
+        )
+        sync_folder(folder)
+        return (file,)
+
+    def _watermark_before(self, number: int) -> int | None:
+        if number == 0:
+            return None
+        if self._watermark[0] == number - 1:
+            return self._watermark[1]
+        boundary = self.context.segment.outputs[0].name
+        shard = self.context.unit.shard
+        return self.context.log.need_slice(boundary, shard, number - 1).watermark_us
+
+    def _put_late(self, number: int, rows: Any) -> int:
+        """A side slice of late rows, named by the batch, so that a redo replaces it by the same."""
+        if rows.num_rows:
+            write_side_table(self.context.log.layout.late(self.context.name), number, rows)
+        return int(rows.num_rows)
+
+
+def split_late(
+    table: Any, event_time: EventTime | None, watermark: int | None
+) -> tuple[Any, Any, int | None]:
+    """Rows in time, late rows, and the watermark after this epoch (microseconds)."""
+    if event_time is None or table.num_rows == 0:
+        return table, table.slice(0, 0), watermark
+    column = table.column(event_time.column)
+    times = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    newest = pc.max(times).as_py()
+    late = table.slice(0, 0)
+    if watermark is not None:
+        # A row without a time is not late; Spark will keep or drop it as the operator says.
+        is_late = pc.fill_null(pc.less(times, watermark), False)  # noqa: FBT003
+        late, table = table.filter(is_late), table.filter(pc.invert(is_late))
+    if newest is not None:
+        reached = newest - round(event_time.delay_s * 1e6)
+        watermark = reached if watermark is None else max(watermark, reached)
+    return table, late, watermark
+
+
+def write_side_table(folder: Path, number: int, rows: Any) -> Path:
+    """Keep rows that left the stream, as an Arrow IPC stream named by their batch."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{number:010d}.arrow"
+    temporary = folder / f".{uuid.uuid4().hex}.tmp"
+    with temporary.open("wb") as file:
+        with pa.ipc.new_stream(file, rows.schema) as stream:
+            stream.write_table(rows)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    sync_folder(folder)
+    return path
+
+
+def run_origin(store: RecordStore) -> float:
+    """The wall-clock second at which epoch 0 of this run began; the first to ask decides."""
+    stored = store.get(ORIGIN) or store.put_if_absent(ORIGIN, json.dumps(time.time()).encode())
+    return float(json.loads(stored))
+
+
+def epoch_tick(origin: float, epoch_s: float, now: float) -> int:
+    """The last epoch that is over; -1 during the first."""
+    return int((now - origin) // epoch_s) - 1
