@@ -13,7 +13,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast import __version__
+from holdfast.cli import demo as demo_command
 from holdfast.cli import plan as plan_command
+from holdfast.cli import topology as topology_commands
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
 app = typer.Typer(
@@ -49,6 +51,8 @@ def options(
 
 
 app.command("plan", cls=plan_command.ManyValuesCommand)(plan_command.plan)
+app.add_typer(topology_commands.app, name="topology")
+app.command("demo")(demo_command.demo)
 
 
 def main() -> NoReturn:

@@ -49,7 +49,8 @@ class Net:
 
 def assign_tracks(nets: Sequence[Net]) -> dict[int, int]:
     """Per bent net (by position) its track, from 0."""
-    waiting = sorted((i for i, net in enumerate(nets) if not net.straight), key=_left(nets))
+    bent = [i for i, net in enumerate(nets) if not net.straight]
+    waiting = sorted(bent, key=lambda i: nets[i].span)
     leaves = {nets[i].source: i for i in waiting}
     above = {
         i: {leaves[t] for t in nets[i].targets if t in leaves and leaves[t] != i} for i in waiting
@@ -69,10 +70,6 @@ def assign_tracks(nets: Sequence[Net]) -> dict[int, int]:
         waiting = [i for i in waiting if i not in tracks]
         track += 1
     return tracks
-
-
-def _left(nets: Sequence[Net]):  # noqa: ANN202
-    return lambda i: (nets[i].span, i)
 
 
 def route(nets: Sequence[Net], width: int, heads: Sequence[int]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from holdfast.draw.channel import Net, route
@@ -42,11 +43,15 @@ def draw_text(
         for v, lines in enumerate(texts)
     ]
     widths += [1] * (len(graph.layer) - size)
-    left = _columns(graph, widths)
-    total = max(at + own for at, own in zip(left, widths, strict=True))
+    for gap in (3.0, 1.0):
+        left = _columns(graph, widths, gap)
+        total = max(at + own for at, own in zip(left, widths, strict=True))
+        if total <= width:
+            break
     if total > width:
         return _listing(topology, marks, edges, f"the drawing needs {total} columns")
-    return _render(graph, marks, texts, widths, left, total)
+    frame = _Frame(graph=graph, widths=widths, left=left, total=total)
+    return _render(frame, marks, texts)
 
 
 def _lines(topology: Topology, marks: PlanMarks, i: int) -> list[str]:
@@ -79,9 +84,9 @@ def _cells(text: str) -> int:
     )
 
 
-def _columns(graph: Layered, widths: Sequence[int]) -> list[int]:
+def _columns(graph: Layered, widths: Sequence[int], gap: float) -> list[int]:
     """First column of every node: rounded places, pushed apart where rounding made them touch."""
-    centres = place(graph, [float(w) for w in widths], 3.0, 2.0)
+    centres = place(graph, [float(w) for w in widths], gap, (gap + 1) / 2)
     left = [round(x - w / 2) for x, w in zip(centres, widths, strict=True)]
     for row in graph.order:
         end = -1
@@ -91,61 +96,63 @@ def _columns(graph: Layered, widths: Sequence[int]) -> list[int]:
     return left
 
 
-def _render(
-    graph: Layered,
-    marks: PlanMarks,
-    texts: Sequence[Sequence[str]],
-    widths: Sequence[int],
-    left: Sequence[int],
-    total: int,
-) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """Where everything goes, in columns."""
+
+    graph: Layered
+    widths: Sequence[int]
+    left: Sequence[int]
+    total: int
+
+
+def _render(frame: _Frame, marks: PlanMarks, texts: Sequence[Sequence[str]]) -> str:
+    graph, left = frame.graph, frame.left
     out: list[str] = []
     for level, row in enumerate(graph.order):
         if level:
-            out += _between(graph, graph.order[level - 1], row, widths, left, total)
+            out += _between(frame, graph.order[level - 1], row)
         height = max((len(texts[v]) for v in row if v < graph.size), default=1)
-        lines = [[" "] * total for _ in range(height + 2)]
+        lines = [[" "] * frame.total for _ in range(height + 2)]
         for v in row:
             if v >= graph.size:
                 for line in lines:
                     line[left[v]] = "│"
             else:
-                _box(lines, texts[v], left[v], widths[v], v in marks.anchors, v in marks.backups)
-        # A wide character fills two cells: its second cell holds nothing.
+                cells = _box(
+                    texts[v],
+                    frame.widths[v],
+                    len(lines),
+                    anchor=v in marks.anchors,
+                    backup=v in marks.backups,
+                )
+                for line, own in zip(lines, cells, strict=True):
+                    line[left[v] : left[v] + len(own)] = own
         out += ["".join(line) for line in lines]
     return "\n".join(line.rstrip() for line in out) + "\n"
 
 
 def _box(
-    lines: list[list[str]], text: Sequence[str], left: int, width: int, anchor: bool, backup: bool
-) -> None:
+    text: Sequence[str], width: int, height: int, *, anchor: bool, backup: bool
+) -> list[list[str]]:
+    """A box as cells, line by line; a wide character is followed by an empty cell."""
     top = "┏" + "━" * (width - 2) + "┓" if anchor else "┌" + "─" * (width - 2) + "┐"
     bottom = "┗" + "━" * (width - 2) + "┛" if backup else "└" + "─" * (width - 2) + "┘"
-    lines[0][left : left + width] = top
-    lines[-1][left : left + width] = bottom
-    inner = [*text, *[""] * (len(lines) - 2 - len(text))]
-    for line, words in zip(lines[1:-1], inner, strict=True):
+    out = [list(top)]
+    for words in [*text, *[""] * (height - 2 - len(text))]:
         free = width - 2 - _cells(words)
-        padded = " " * (free // 2) + words + " " * (free - free // 2)
         cells: list[str] = []
-        for char in f"│{padded}│":
+        for char in "│" + " " * (free // 2) + words + " " * (free - free // 2) + "│":
             if unicodedata.combining(char):
                 cells[-1] += char
             else:
-                cells.append(char)
-                if unicodedata.east_asian_width(char) in "WF":
-                    cells.append("")
-        line[left : left + width] = cells
+                cells += [char, ""] if unicodedata.east_asian_width(char) in "WF" else [char]
+        out.append(cells)
+    return [*out, list(bottom)]
 
 
-def _between(
-    graph: Layered,
-    upper: Sequence[int],
-    lower: Sequence[int],
-    widths: Sequence[int],
-    left: Sequence[int],
-    total: int,
-) -> list[str]:
+def _between(frame: _Frame, upper: Sequence[int], lower: Sequence[int]) -> list[str]:
+    graph, left, widths = frame.graph, frame.left, frame.widths
     leaving = {u: left[u] + widths[u] // 2 for u in upper if graph.down[u]}
     targets: dict[int, list[int]] = {u: [] for u in leaving}
     heads: list[int] = []
@@ -157,7 +164,7 @@ def _between(
         if v < graph.size:
             heads += ports
     nets = [Net(source=leaving[u], targets=tuple(targets[u])) for u in leaving]
-    return route(nets, total, heads)
+    return route(nets, frame.total, heads)
 
 
 def _ports(left: int, width: int, sources: Sequence[int], busy: set[int]) -> list[int]:

@@ -258,11 +258,7 @@ def _merge_ancestors(
 ) -> None:
     """Turn each operator's own terms into sums over its ancestor set, in place."""
     upstream, downstream = model.upstream, model.downstream
-    merging = {
-        int(label[i])
-        for i in range(model.size)
-        if len(upstream[i]) > 1 and not anchors[i]
-    }
+    merging = {int(label[i]) for i in range(model.size) if len(upstream[i]) > 1 and not anchors[i]}
     members: dict[int, list[int]] = {number: [] for number in merging}
     own = np.column_stack([load, rework])
     masks: dict[int, int] = {}
@@ -346,7 +342,7 @@ def partition(model: CheckpointModel, anchors: BoolArray) -> Partition:
     exposed = exposure(model, anchors, label)
 
     def total(values: FloatArray) -> FloatArray:
-        return np.bincount(label, weights=values, minlength=count)
+        return np.bincount(label, weights=values, minlength=count).astype(np.float64)
 
     ceiling = np.full(count, np.inf)
     np.minimum.at(ceiling, label, model.max_frequency)

@@ -264,9 +264,10 @@ def undominated(labels: FloatArray) -> IntArray:
     order = np.lexsort((view[:, 3], view[:, 2], view[:, 1], view[:, 0]))
     view = view[order]
     kept = np.empty((len(view), 4))
-    chosen = []
+    chosen: list[int] = []
     for i, row in enumerate(view):
         if not chosen or not (kept[: len(chosen)] <= row).all(axis=1).any():
             kept[len(chosen)] = row
             chosen.append(i)
-    return order[np.asarray(chosen)]
+    kept_rows: IntArray = order[np.asarray(chosen)]
+    return kept_rows

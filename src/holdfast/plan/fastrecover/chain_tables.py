@@ -45,7 +45,7 @@ class ChainTables:
 
     @property
     def window(self) -> int:
-        return self.fixed.shape[1]
+        return int(self.fixed.shape[1])
 
     def prices(self, price: float, rule: Rule) -> tuple[FloatArray, FloatArray | None]:
         """Cost of every segment at a price on overhead; and of every headless piece."""

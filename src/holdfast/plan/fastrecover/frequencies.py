@@ -101,7 +101,7 @@ def allocate(costs: Costs, goal: Goal, rule: Rule) -> Allocation | None:
 def charge(
     replay: FloatArray, write: FloatArray, cap: FloatArray, price: float, rule: Rule
 ) -> FloatArray:
-    """min over eta of replay / eta + price * write * eta, element by element.
+    """Minimum over eta of replay / eta + price * write * eta, element by element.
 
     With powers of two this is the value for any frequency, a lower bound.
     """
@@ -123,10 +123,10 @@ def charge(
 def natural(costs: Costs, price: float, rule: Rule) -> FloatArray:
     """The frequencies that `charge` takes its minimum at."""
     if rule.choices:
-        table = np.asarray(rule.choices)[:, None]
+        table: FloatArray = np.asarray(rule.choices)[:, None]
         value = costs.replay / table + price * costs.write * table
         value = np.where(table <= costs.max_frequency, value, np.inf)
-        return np.asarray(rule.choices)[np.argmin(value, axis=0)]
+        return table[np.argmin(value, axis=0), 0]
     with np.errstate(divide="ignore", invalid="ignore"):
         ideal = np.sqrt(costs.replay / (price * costs.write))
     ideal = np.where(costs.write * price == 0, np.inf, ideal)
@@ -263,7 +263,7 @@ def _powers_of_two(costs: Costs, goal: Goal, free: Allocation) -> Allocation | N
 
 
 def best_powers(a: FloatArray, b: FloatArray) -> tuple[float, FloatArray]:
-    """min over whole k of sqrt(sum(a 2^-k) * sum(b 2^k)), and the k that reach it.
+    """Minimum over whole k of sqrt(sum(a 2^-k) * sum(b 2^k)), and the k that reach it.
 
     For every base the nearest power on the logarithmic scale is best, so the k change only where
     some log2 sqrt(a / b) crosses a half: as many candidates as segments.
@@ -342,7 +342,9 @@ def _from_list(
     )
 
 
-def _ratio_at(costs: Costs, table: FloatArray, pick: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+def _ratio_at(
+    costs: Costs, table: FloatArray, pick: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> float:
     """About what one more unit of overhead would save."""
     active = (costs.replay > 0) & (costs.write > 0)
     if not active.any():
@@ -421,7 +423,8 @@ def _by_labels(
     pick = np.zeros(len(options), np.int64)
     for s in reversed(range(len(options))):
         before, choice = trail[s]
-        pick[s], at = int(choice[at]), int(before[at])
+        pick[s] = choice[at]
+        at = int(before[at])
     return pick, exact
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from holdfast.model.checkpointing import (
     BoolArray,
     CheckpointModel,
+    Configuration,
     FloatArray,
     Partition,
     partition,
@@ -138,7 +139,7 @@ Oracle = Callable[[float], tuple[float, BoolArray]]
 """Price to (lower bound on the least recovery + price * overhead, anchors that about reach it)."""
 
 
-def first_price(problem: Problem, solution: Solution) -> float:
+def first_price(solution: Solution) -> float:
     """The price at which a plan's frequencies are its best."""
     level = solution.allocation.level
     if math.isinf(level) or level <= 0:
@@ -163,7 +164,7 @@ def search_price(
 ) -> PriceSearch:
     """Maximise the bound over prices: the last plan's own price, or bisection of the bracket."""
     goal = problem.goal
-    price = first_price(problem, start) if price is None else price
+    price = first_price(start) if price is None else price
     state = PriceSearch(best=start, bound=-math.inf, price=price)
     low, high = 0.0, math.inf
     for turn in range(rounds):
@@ -183,7 +184,7 @@ def search_price(
         if high < low * (1 + 1e-7):
             break
         # A plan's own price often is the answer, but alone it may creep: every third step halves.
-        own = None if found is None or turn % 3 == 2 else first_price(problem, found)
+        own = None if found is None or turn % 3 == 2 else first_price(found)
         price = _next_price(low, high, own)
     return state
 
@@ -196,3 +197,21 @@ def _next_price(low: float, high: float, own: float | None) -> float:
     if low == 0.0:
         return high / 8.0
     return math.sqrt(low * high)
+
+
+def with_frequencies(problem: Problem, anchors: BoolArray, frequency: FloatArray) -> Solution:
+    """A plan with the frequencies an algorithm chose itself, per operator."""
+    shape = Configuration(partition=partition(problem.model, anchors), frequency=frequency)
+    cut = shape.partition
+    by_segment = np.zeros(cut.size)
+    by_segment[cut.label] = frequency
+    found = Allocation(
+        frequency=by_segment,
+        recovery=shape.expected_recovery_time,
+        overhead=shape.overhead,
+        level=math.inf,
+        exact=False,
+    )
+    return Solution(
+        cut=cut, allocation=found, objective=found.objective(problem.goal), frequency=frequency
+    )

@@ -98,7 +98,7 @@ def forest(model: CheckpointModel, *, parent: IntArray | None = None) -> Forest:
 
 
 def _ratios(model: CheckpointModel, levels: list[Level]) -> tuple[float, float]:
-    """a / b of a segment lies between those of its operators, unless some are zero."""
+    """The a / b of a segment lies between those of its operators, unless some are zero."""
     lows, highs, most, least, nothing = [], [], 0.0, math.inf, False
     for level in levels:
         write = model.state[level.operators][:, None]
@@ -139,7 +139,7 @@ def make_grid(tree: Forest, price: float, rule: Rule, step: float) -> Grid:
         return Grid(frequency=np.asarray(rule.choices), kappa=1.0, slack=1.0)
     low, high = tree.ratios
     count = 1 + max(1, math.ceil(math.log(high / low) / math.log(step)))
-    points = low * step ** np.arange(count) / math.sqrt(price)
+    points = low * np.float64(step) ** np.arange(count, dtype=np.float64) / math.sqrt(price)
     caps = tree.model.max_frequency
     points = np.unique(np.concatenate([points, caps[np.isfinite(caps)], [0.0, math.inf]]))
     half = math.sqrt(step)
@@ -155,7 +155,13 @@ class Cheapest:
 
 
 def cheapest_forest(
-    tree: Forest, price: float, rule: Rule, *, required: BoolArray, forbidden: BoolArray, step: float
+    tree: Forest,
+    price: float,
+    rule: Rule,
+    *,
+    required: BoolArray,
+    forbidden: BoolArray,
+    step: float,
 ) -> Cheapest:
     """Minimum of recovery + price * overhead, rounded down by what the grid may cost."""
     grid = make_grid(tree, price, rule, step)

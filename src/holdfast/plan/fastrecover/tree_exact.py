@@ -115,19 +115,18 @@ def _branch(problem: Problem, tree: Forest, root: PriceSearch, solve: Solve) -> 
     tie = count()
     queue: list[tuple[float, int, Problem, PriceSearch]] = []
     heapq.heappush(queue, (root.bound, next(tie), problem, root))
-    bound = root.bound
+    floor = math.inf  # the least bound of what was set aside as good enough
     for _ in range(NODE_LIMIT):
-        if not queue:
-            bound = best.objective
+        if not queue or solve.should_stop():
             break
         bound, _, here, search = heapq.heappop(queue)
-        if bound >= best.objective * (1 - TREE_GAP) or solve.should_stop():
+        if bound >= best.objective * (1 - TREE_GAP):
+            floor = min(floor, bound)
             break
         at = _disputed(here, search)
         if at is None:
             # Every operator is decided: the plan's own frequencies are all that is left.
             best = problem.better(best, problem.solve(here.required)) or best
-            bound = best.objective
             continue
         for side in _sides(here, at):
             start = side.solve(side.safest())
@@ -135,11 +134,9 @@ def _branch(problem: Problem, tree: Forest, root: PriceSearch, solve: Solve) -> 
                 continue
             found = _dual(side, tree, start, solve, step=step, rounds=6, price=search.price)
             best = problem.better(best, found.best) or best
-            found.bound = max(found.bound, bound)
-            if found.bound < best.objective * (1 - TREE_GAP):
-                heapq.heappush(queue, (found.bound, next(tie), side, found))
+            heapq.heappush(queue, (max(found.bound, bound), next(tie), side, found))
         solve.report(Progress(message="branching", objective=best.objective, bound=bound))
-    bound = min(bound, best.objective)
+    bound = min([floor, best.objective, *(entry[0] for entry in queue)])
     proved = bound >= best.objective * (1 - TREE_GAP)
     return Outcome(
         solution=best,

@@ -43,7 +43,8 @@ class Master:
     def __init__(self, core: Core, solve: Solve) -> None:
         self.core = core
         self.free = [v for v, cost in enumerate(core.costs) if cost < math.inf]
-        self.windows: set[Window] = set()
+        self.windows: dict[Window, int] = {}
+        """Every window in the model, in the order of its rows; rounds since it was tight."""
         self._column = {v: i for i, v in enumerate(self.free)}
         self._solve = solve
         self._highs = self._new_model()
@@ -78,7 +79,7 @@ class Master:
         fresh = [window for window in dict.fromkeys(windows) if window not in self.windows]
         if not fresh:
             return 0
-        self.windows.update(fresh)
+        self.windows.update((window, 0) for window in fresh)
         lengths = np.asarray([len(window) for window in fresh])
         starts = (np.cumsum(lengths) - lengths).astype(np.int32)
         columns = np.asarray([self._column[v] for window in fresh for v in window], np.int32)
@@ -93,6 +94,22 @@ class Master:
             np.ones(len(columns)),
         )
         return count
+
+    def purge(self, *, age: int = 2) -> None:
+        """Drop windows that the last relaxations have covered more than needed."""
+        values = self._highs.getSolution().row_value
+        stale: list[int] = []
+        for row, (window, value) in enumerate(zip(list(self.windows), values, strict=True)):
+            slack_rounds = self.windows[window] + 1 if value > 1.0 + _EPSILON else 0
+            self.windows[window] = slack_rounds
+            if slack_rounds > age:
+                stale.append(row)
+        if len(stale) < 50:
+            return
+        order = list(self.windows)
+        for row in stale:
+            del self.windows[order[row]]
+        self._highs.deleteRows(len(stale), np.asarray(stale, np.int32))
 
     def round_up(self, bound: float) -> float:
         """The least cost that any plan can have, given a lower bound on it."""

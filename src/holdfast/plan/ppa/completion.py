@@ -45,23 +45,35 @@ class Completer:
     candidates: tuple[tuple[int, ...], ...]
     """Tasks that stand for each other (same slots, all of them Full), most important first."""
 
-    def extensions(self, chosen: BoolArray) -> Iterator[list[int]]:
-        """Per candidate task, the tasks to add so that it counts; cheapest completion first."""
+    def extensions(self, chosen: BoolArray, *, most: int | None = None) -> Iterator[list[int]]:
+        """Per candidate task, the tasks to add so that it counts.
+
+        Only the `most` candidates that promise most are completed, by importance over cost.
+        """
         cost = np.where(chosen, 0.0, self.problem.cost)
         cost[~self.problem.most] = math.inf
         prices = cost.tolist()
         fed, best_writer = self._upstream(prices)
         carried, best_reader = self._downstream(prices, best_writer)
         seen: set[frozenset[int]] = set()
-        for group in self.candidates:
-            task = next((t for t in group if not chosen[t] and prices[t] < math.inf), None)
-            if task is None or fed[task] + carried[task] == math.inf:
-                continue
+        tasks = [t for t in self._representatives(chosen) if fed[t] + carried[t] < math.inf]
+        if most is not None and len(tasks) > most:
+            weight = self.importance.tolist()
+            tasks.sort(key=lambda t: -weight[t] / max(fed[t] + carried[t], 1e-300))
+            del tasks[most:]
+        for task in tasks:
             found = self._collect(task, chosen, best_writer, best_reader)
             key = frozenset(found)
             if key not in seen:
                 seen.add(key)
                 yield found
+
+    def _representatives(self, chosen: BoolArray) -> Iterator[int]:
+        for group in self.candidates:
+            for task in group:
+                if not chosen[task]:
+                    yield task
+                    break
 
     def _upstream(self, prices: list[float]) -> tuple[list[float], list[Best]]:
         wires, weight = self.wiring, self.importance

@@ -96,10 +96,13 @@ class Problem:
         """The plan without tasks that are part of no complete tree; the required stay."""
         return self.required | (chosen & (self.derivative(chosen) > 0))
 
-    def filled(self, chosen: BoolArray, *, step: float = 0.0) -> BoolArray:
+    def filled(
+        self, chosen: BoolArray, *, step: float = 0.0, at_least: float = 0.0
+    ) -> BoolArray:
         """The plan with what is left of the budget spent task by task, densest gain first.
 
-        At most `step` of the open tasks (at least one) are taken per look at the gains.
+        At most `step` of the open tasks (at least one) are taken per look at the gains, and only
+        tasks that gain more than `at_least` per cost.
         """
         chosen = chosen.copy()
         while True:
@@ -107,9 +110,9 @@ class Problem:
             candidates = np.flatnonzero(self.open & ~chosen & (self.cost <= left))
             if not len(candidates):
                 return chosen
-            gain = self.marginals(chosen)[candidates]
-            order = np.argsort(-gain / self.cost[candidates], kind="stable")
-            order = order[gain[order] > 0][: max(1, int(step * len(candidates)))]
+            density = self.marginals(chosen)[candidates] / self.cost[candidates]
+            order = np.argsort(-density, kind="stable")
+            order = order[density[order] > at_least][: max(1, int(step * len(candidates)))]
             if not len(order):
                 return chosen
             picked = candidates[order]

@@ -15,9 +15,9 @@ would bring): the same budget is also reached from above, by taking away what is
 better plan is kept, never one below `greedy`; and on up to `POLISH_TASKS` tasks, tasks are dropped
 one at a time and the freed budget is grown again while that helps.
 
-Complexity: growth O(R n (n + links)) with few candidates on Full parts; from above O(n) backward
-passes of O(n), or a fixed number of them beyond `SINGLE_STEPS` tasks, so that 10,000 tasks take
-about a second.
+Complexity: growth takes O(R) looks of O(n + links) and as many evaluations as there are candidates;
+from above O(n) backward passes of O(n). Beyond `POLISH_TASKS` and `SINGLE_STEPS` tasks both take
+many tasks per look, so that the number of looks no longer grows with the topology.
 """
 
 from __future__ import annotations
@@ -27,77 +27,136 @@ import math
 import numpy as np
 
 from holdfast.model.fidelity import BoolArray
+from holdfast.model.fidelity_streams import IntArray
 from holdfast.plan.ppa.completion import Completer, cheapest_tree, completer
 from holdfast.plan.ppa.greedy import greedy_set
 from holdfast.plan.ppa.problem import SLACK, Choice, Problem
 from holdfast.plan.protocol import Progress, Solve
 
 POLISH_TASKS = 160
-"""Above this, growth and exchange cost more time than planning may take."""
+"""Above this, growth task by task and exchange cost more time than planning may take."""
 POLISH_STEPS = 800
 """Growth steps that the exchange may use in all."""
 SINGLE_STEPS = 300
 """Up to this many tasks are taken away one at a time."""
-STEP = 0.015
-"""Beyond, this share of the tasks at once, at most `STEP_PER_OPERATOR` of any operator's."""
+STEPS = ((2_000, 0.005), (20_000, 0.01), (math.inf, 0.03))
+"""Beyond, this share of the tasks per look, by number of tasks."""
 STEP_PER_OPERATOR = 0.05
+"""At most this share (and at least one) of an operator's tasks goes in one look."""
+LOOKS = ((2_000, 20), (20_000, 10), (math.inf, 2))
+"""Looks of coarse growth, by number of tasks."""
+LOOK_CANDIDATES = 64
+"""Extensions evaluated per coarse look: those with the most importance per cost."""
+LOOK_RATIO = 0.8
+"""Extensions this close to the densest are taken in the same coarse look."""
+GROW_BELOW, TAKE_ABOVE = 0.6, 0.4
+"""On large topologies, which way suits which share of all tasks' cost in the budget."""
 
 
 def sa(problem: Problem, solve: Solve) -> Choice:
     """The repaired structure-aware plan."""
-    plans = [greedy_set(problem)]
     is_small = problem.size <= POLISH_TASKS
-    if not solve.should_stop():
+    total = float(problem.cost[problem.open].sum())
+    share = problem.left / total if total > 0 else 1.0
+    plans = [greedy_set(problem)]
+    helper: Completer | None = None
+    if (is_small or share > TAKE_ABOVE) and not solve.should_stop():
         plans.append(from_above(problem, solve))
-    helper = completer(problem) if is_small and not solve.should_stop() else None
-    if helper is not None:
-        plans.append(grow(helper, problem.base.copy(), solve)[0])
+    if (is_small or share < GROW_BELOW) and not solve.should_stop():
+        helper = completer(problem)
+        if is_small:
+            plans.append(grow(helper, problem.base.copy(), solve)[0])
+        else:
+            plans.append(_grow_coarsely(helper, solve))
     values = [problem.model.fidelity(plan) for plan in plans]
-    best = int(np.argmax(values))
-    chosen, value = plans[best], values[best]
+    chosen, value = plans[int(np.argmax(values))], max(values)
     if value <= 0:
         chosen = _first_tree(problem, solve)
-    elif helper is not None:
+    elif helper is not None and is_small:
         chosen = exchange(helper, chosen, solve)
     note = "stopped early: the plan was not polished" if solve.should_stop() else ""
     return Choice(chosen=problem.trimmed(chosen), note=note)
 
 
+def _by_size(table: tuple[tuple[float, float], ...], size: int) -> float:
+    return next(value for limit, value in table if size <= limit)
+
+
+def _step(problem: Problem) -> float:
+    return 0.0 if problem.size <= SINGLE_STEPS else _by_size(STEPS, problem.size)
+
+
 def _first_tree(problem: Problem, solve: Solve) -> BoolArray:
     found = cheapest_tree(problem, solve)
-    return problem.base.copy() if found is None else problem.filled(found, step=STEP)
+    return problem.base.copy() if found is None else problem.filled(found, step=_step(problem))
+
+
+# -- growing ---------------------------------------------------------------------------------------
 
 
 def grow(
     helper: Completer, chosen: BoolArray, solve: Solve, *, steps: int | None = None
 ) -> tuple[BoolArray, float, int]:
     """Add the extension with the greatest gain per cost until nothing fits; counts its steps."""
-    problem, model = helper.problem, helper.problem.model
-    value = model.fidelity(chosen)
-    price = problem.price(chosen)
+    value = helper.problem.model.fidelity(chosen)
     used = 0
     while (steps is None or used < steps) and not solve.should_stop():
         used += 1
-        left = problem.budget - price + SLACK
-        if left < SLACK * 2:
+        found = _best_extensions(helper, chosen, value)
+        if not found:
             break
-        rows, prices = [], []
-        for added in helper.extensions(chosen):
-            cost = sum(problem.cost[added].tolist())
-            if cost <= left:
-                row = chosen.copy()
-                row[added] = True
-                rows.append(row)
-                prices.append(cost)
-        if not rows:
-            break
-        values = model.fidelities(np.asarray(rows))
-        density = (values - value) / np.asarray(prices)
-        best = int(np.argmax(density))
-        if density[best] <= 0:
-            break
-        chosen, value, price = rows[best], float(values[best]), price + prices[best]
+        value, _, chosen = found[0]
     return chosen, value, used
+
+
+def _best_extensions(
+    helper: Completer, chosen: BoolArray, value: float, *, most: int | None = None
+) -> list[tuple[float, float, BoolArray]]:
+    """(fidelity, gain per cost, plan) of the extensions that fit and help, densest first."""
+    problem = helper.problem
+    left = problem.budget - problem.price(chosen) + SLACK
+    if left < 2 * SLACK:
+        return []
+    rows: list[BoolArray] = []
+    prices: list[float] = []
+    for added in helper.extensions(chosen, most=most):
+        cost = sum(problem.cost[added].tolist())
+        if cost <= left:
+            row = chosen.copy()
+            row[added] = True
+            rows.append(row)
+            prices.append(cost)
+    if not rows:
+        return []
+    values = problem.model.fidelities(np.asarray(rows))
+    density = (values - value) / np.asarray(prices)
+    ranked = np.argsort(-density, kind="stable")
+    return [(float(values[k]), float(density[k]), rows[k]) for k in ranked if density[k] > 0]
+
+
+def _grow_coarsely(helper: Completer, solve: Solve) -> BoolArray:
+    """Growth for large topologies: the densest extensions of a look, then all tasks as dense."""
+    problem = helper.problem
+    chosen = problem.base.copy()
+    looks, step = int(_by_size(LOOKS, problem.size)), _step(problem)
+    for _ in range(looks):
+        if solve.should_stop():
+            break
+        value, price = problem.model.fidelity(chosen), problem.price(chosen)
+        found = _best_extensions(helper, chosen, value, most=LOOK_CANDIDATES)
+        if not found:
+            break
+        _, best, chosen = found[0]
+        for _, density, plan in found[1:]:
+            if density < best * LOOK_RATIO or problem.price(chosen) - price > problem.left / looks:
+                break
+            if problem.fits(chosen | plan):
+                chosen = chosen | plan
+        chosen = problem.filled(chosen, step=step, at_least=best)
+    return problem.filled(chosen, step=step)
+
+
+# -- from above ------------------------------------------------------------------------------------
 
 
 def from_above(problem: Problem, solve: Solve) -> BoolArray:
@@ -106,42 +165,42 @@ def from_above(problem: Problem, solve: Solve) -> BoolArray:
     Every state on the way is a plan whose tasks all count: what a removal leaves without a
     complete tree goes at once.
     """
-    model, cost = problem.model, problem.cost
+    model, cost, step = problem.model, problem.cost, _step(problem)
     chosen = problem.most.copy()
-    operator = np.repeat(
-        np.arange(len(model.spans)), [span.stop - span.start for span in model.spans]
-    )
-    is_fine = problem.size <= SINGLE_STEPS
+    lengths = [span.stop - span.start for span in model.spans]
+    operator = np.repeat(np.arange(len(lengths)), lengths)
     while not problem.fits(chosen):
-        chosen = problem.base | (chosen & (problem.derivative(chosen) > 0))
+        missed = problem.derivative(chosen)
+        chosen = problem.base | (chosen & (missed > 0))
         excess = problem.price(chosen) - problem.budget - SLACK
         if excess <= 0:
             break
         loose = np.flatnonzero(chosen & ~problem.base)
         if not len(loose) or solve.should_stop():
             return problem.base.copy()
-        missed = problem.marginals(chosen)[loose] / cost[loose]
-        ranked = loose[np.argsort(missed, kind="stable")]
-        if is_fine:
+        if not model.is_linear:
+            missed = problem.marginals(chosen)
+        ranked = loose[np.argsort(missed[loose] / cost[loose], kind="stable")]
+        if step == 0:
             chosen[ranked[0]] = False
             continue
-        ranked = _spread(ranked, operator, chosen)[: max(1, int(STEP * len(loose)))]
+        ranked = _spread(ranked, operator, chosen)[: max(1, int(step * len(loose)))]
         taken = np.cumsum(cost[ranked]) - cost[ranked] < excess
         chosen[ranked[taken]] = False
-    return problem.filled(chosen, step=0.0 if is_fine else STEP)
+    return problem.filled(chosen, step=step)
 
 
-def _spread(ranked: np.ndarray, operator: np.ndarray, chosen: BoolArray) -> np.ndarray:
-    """Of each operator only the first few in the ranking, so that no operator vanishes at once."""
-    counts = np.bincount(operator[chosen])
-    allowed = np.maximum(1, (counts * STEP_PER_OPERATOR).astype(np.int64))
+def _spread(ranked: IntArray, operator: IntArray, chosen: BoolArray) -> IntArray:
+    """Of each operator only the first few in the ranking, so that none vanishes at once."""
+    allowed = np.maximum(1, (np.bincount(operator[chosen]) * STEP_PER_OPERATOR).astype(np.int64))
     owners = operator[ranked]
     order = np.argsort(owners, kind="stable")
-    sorted_owners = owners[order]
-    first = np.searchsorted(sorted_owners, sorted_owners)
-    rank_in_operator = np.empty(len(ranked), np.int64)
-    rank_in_operator[order] = np.arange(len(ranked)) - first
-    return ranked[rank_in_operator < allowed[owners]]
+    place = np.empty(len(ranked), np.int64)
+    place[order] = np.arange(len(ranked)) - np.searchsorted(owners[order], owners[order])
+    return ranked[place < allowed[owners]]
+
+
+# -- exchange --------------------------------------------------------------------------------------
 
 
 def exchange(helper: Completer, chosen: BoolArray, solve: Solve) -> BoolArray:

@@ -86,7 +86,7 @@ class Link:
             return None
         try:
             line = LineSocket(endpoint, "node", timeout_s=2.0)
-            # A stopped coordinator leaves its socket open; sends then fail after this time.
+            # Commands may be hours apart; a dead coordinator shows as the end of the stream.
             line.set_timeout(None)
             line.send(codec.message_to_json(self._hello()))
         except ConnectionLostError as error:

@@ -39,7 +39,7 @@ class ProcessId:
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started) < 0.05
-            return same and process.status() != psutil.STATUS_ZOMBIE
+            return bool(same and process.status() != psutil.STATUS_ZOMBIE)
         except psutil.Error:
             return False
 

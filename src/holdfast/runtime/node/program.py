@@ -37,6 +37,8 @@ log = logging.getLogger("holdfast.node")
 
 POLL_S = 0.05
 GAUGES_S = 2.0
+FENCED = 4
+"""Exit code of a node that was sent away while the run goes on; 0 says that the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,7 @@ class NodeProgram:
         log.info("ending: %s", reason)
         if reason in ("fenced", "parent gone"):
             # Its units run elsewhere, or nobody waits for a clean end.
-            self._kill_everything(0)
+            self._kill_everything(FENCED)
         self._jobs.put(_End(reason=reason))
         timer = threading.Timer(self._settings.stop_s, self._kill_everything, args=(2,))
         timer.daemon = True
@@ -173,7 +175,7 @@ class NodeProgram:
             log.exception("the host did not close")
         log.info("ended: %s", reason)
         self._link.close()
-        self._kill_everything(0)
+        self._kill_everything(FENCED if reason == "orphaned" else 0)
         return 0
 
     def _kill_everything(self, code: int) -> None:
@@ -217,7 +219,7 @@ class NodeProgram:
         while not self._ending.is_set():
             for report in self._board.update(self._host.poll(), self._clock.now()):
                 log.info(
-                    "unit=%s generation=%d %s batch=%d epoch=%d rows_in=%d batch_ms=%.0f waiting=%d",
+                    "unit=%s generation=%d %s batch=%d epoch=%d rows_in=%d ms=%.0f waiting=%d",
                     report.unit,
                     report.generation,
                     report.state,

@@ -68,7 +68,7 @@ def event_column(pipeline: Pipeline, schema: StructType) -> str | None:
 
 def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
     """One streaming DataFrame per input, all from one source, with watermarks and without ticks."""
-    whole = spark.readStream.format(FORMAT).option("spec", spec.encode()).load()
+    whole = spark.readStream.format(FORMAT).option("spec", spec.save()).load()
     frames = {}
     for index, item in enumerate(spec.inputs):
         frame = whole if len(spec.inputs) == 1 else whole.where(F.col(INPUT) == index)

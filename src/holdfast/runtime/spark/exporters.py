@@ -7,7 +7,7 @@ transaction that holds its rows; a function gets an id by which it can tell a re
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import decimal
 import os
 import sqlite3
@@ -65,7 +65,8 @@ class ExporterUnit(ThreadUnit):
         return proposed
 
     def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
-        log, batches = self.context.log, []
+        log = self.context.log
+        batches: list[Any] = []
         for name, shards in read_range(previous, record).items():
             for shard, numbers in enumerate(shards):
                 folder = log.layout.data(name, shard)
@@ -125,7 +126,8 @@ class SqliteDelivery(Delivery):
         verb = "INSERT OR REPLACE" if boundary.mode == "upsert" else "INSERT"
         self._insert = f'{verb} INTO "{table}" ({names}) VALUES ({marks})'
         key = boundary.upsert_key if boundary.mode == "upsert" else ()
-        unique = f", PRIMARY KEY ({', '.join(f'"{name}"' for name in key)})" if key else ""
+        quoted = ", ".join(f'"{name}"' for name in key)
+        unique = f", PRIMARY KEY ({quoted})" if key else ""
         columns = ", ".join(f'"{field.name}" {_sqlite_type(field.type)}' for field in schema)
         with closing(self._connect()) as base, base:
             base.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns}{unique})')
@@ -211,7 +213,7 @@ def _sqlite_type(kind: Any) -> str:
 
 
 def _sqlite_value(value: Any) -> Any:
-    if isinstance(value, datetime.datetime | datetime.date):
+    if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)

@@ -8,12 +8,13 @@ a tick row per input with the watermark, which drives eviction in every shard al
 
 from __future__ import annotations
 
-import base64
 import json
+import os
 import pickle
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from holdfast.model.keygroups import split_range
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
@@ -56,7 +58,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderSpec:
-    """Everything the source needs to know; it travels to other processes in an option."""
+    """Everything the source needs to know; other processes load it from a file."""
 
     root: str
     unit: str
@@ -69,12 +71,20 @@ class ReaderSpec:
     """Tasks per input; the key groups are divided among them."""
     crash: Crash = field(default_factory=Crash)
 
-    def encode(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
+    def save(self) -> str:
+        """Write it down and return where: Spark runs regular expressions over option values, and
+        their recursion overflows the stack on long ones."""
+        folder = Path(self.root) / "units" / word(self.unit)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"reader-{self.generation}.pickle"
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_bytes(pickle.dumps(self))
+        temporary.replace(path)
+        return str(path)
 
     @classmethod
-    def decode(cls, text: str) -> ReaderSpec:
-        return cast("ReaderSpec", pickle.loads(base64.b64decode(text)))  # noqa: S301 - our own
+    def load(cls, path: str) -> ReaderSpec:
+        return cast("ReaderSpec", pickle.loads(Path(path).read_bytes()))  # noqa: S301 - our own
 
     def struct(self) -> StructType:
         """Which input, whether a tick, then the columns of every input under its prefix."""
@@ -95,10 +105,10 @@ class LogSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        return ReaderSpec.decode(self.options["spec"]).struct()
+        return ReaderSpec.load(self.options["spec"]).struct()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        return LogReader(ReaderSpec.decode(self.options["spec"]))
+        return LogReader(ReaderSpec.load(self.options["spec"]))
 
 
 @dataclass(frozen=True, slots=True)

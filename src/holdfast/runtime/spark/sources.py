@@ -33,7 +33,7 @@ from holdfast.runtime.spark.publish import publish
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
 
 MAX_EPOCHS = 64
-"""Most epochs a source that is behind takes in one batch, if it cannot tell how many rows it has."""
+"""Most epochs a source that is behind takes in one batch, if it cannot tell its rows."""
 ORIGIN = "origin"
 """Record of the wall-clock time at which epoch 0 began."""
 
@@ -186,7 +186,7 @@ class SourceUnit(ThreadUnit):
             for boundary in self.context.segment.outputs
         )
 
-    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
+    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:  # noqa: ARG002
         context = self.context
         watermark = self._watermark_before(record.number)
         kept, late = [], []
@@ -261,7 +261,7 @@ def split_late(
     late = table.slice(0, 0)
     if watermark is not None:
         # A row without a time is not late; Spark will keep or drop it as the operator says.
-        is_late = pc.fill_null(pc.less(times, watermark), False)  # noqa: FBT003
+        is_late = pc.fill_null(pc.less(times, pa.scalar(watermark)), False)
         late, table = table.filter(is_late), table.filter(pc.invert(is_late))
     if newest is not None:
         reached = newest - round(event_time.delay_s * 1e6)

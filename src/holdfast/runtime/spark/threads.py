@@ -113,7 +113,7 @@ class ThreadUnit(ABC):
         except SupersededError as error:
             self.progress.error = str(error)
             self.progress.state = "stopped"
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it is, the host must be able to tell
             self.progress.error = traceback.format_exc()
             self.progress.operator = self.context.segment.operators[0]
             self.progress.state = "failed"

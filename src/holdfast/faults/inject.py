@@ -1,0 +1,229 @@
+"""Carry out a schedule of faults against a running pipeline.
+
+The injector knows a run only through `FaultyRun`, what `LocalRun` offers, and its files. It ends
+what it began: a suspended node is woken, a torn file mended, a full disk freed, also when the
+schedule is interrupted, so that a run can always be stopped cleanly afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from holdfast.clock import Clock
+from holdfast.errors import BadInputError, HoldfastError
+from holdfast.faults.rundir import boundaries, numbered, read_record
+from holdfast.faults.schedule import Fault, Schedule
+from holdfast.pipeline import Files, Pipeline
+
+WAIT_S = 0.05
+PATIENCE_S = 20.0
+"""How long a fault waits for a target, e.g. while no node runs units, before it is skipped."""
+
+
+class FaultyRun(Protocol):
+    """What the injector asks of a run."""
+
+    @property
+    def run_dir(self) -> Path: ...
+
+    def kill_node(self, name: str) -> None: ...
+
+    def stop_node(self, name: str) -> None: ...
+
+    def cont_node(self, name: str) -> None: ...
+
+    def kill_domain(self, domain: str) -> list[str]: ...
+
+    def kill_coordinator(self) -> int: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected:
+    """What happened when a fault's time had come."""
+
+    fault: Fault
+    at_s: float
+    """Seconds after the run had come up."""
+    done: str
+    """What was hit; empty if nothing could be."""
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.fault.to_json(), "at": self.at_s, "done": self.done, "note": self.note}
+
+
+class Injector:
+    """One schedule against one run; call `step` again and again until it says that all is over."""
+
+    def __init__(
+        self,
+        run: FaultyRun,
+        schedule: Schedule,
+        clock: Clock,
+        *,
+        pipeline: Pipeline | None = None,
+        processes: Callable[[str], Sequence[int]] = lambda _node: (),
+    ) -> None:
+        self._run = run
+        self._clock = clock
+        self._pipeline = pipeline
+        self._processes = processes
+        """Process ids of a node, for limiting what they may write."""
+        self._rng = np.random.default_rng(schedule.seed)
+        self._open = list(schedule.faults)
+        self._endings: list[tuple[float, Callable[[], None]]] = []
+        self._started = clock.now()
+        self.history: list[Injected] = []
+
+    def step(self) -> bool:
+        """Do what is due; True while something is still to come."""
+        now = self._clock.now() - self._started
+        for ending in [item for item in self._endings if item[0] <= now]:
+            self._endings.remove(ending)
+            self._end(ending[1])
+        while self._open and self._open[0].at_s <= now:
+            fault = self._open[0]
+            done = self._try(fault, now)
+            if not done and now < fault.at_s + PATIENCE_S:
+                break
+            self._open.pop(0)
+            note = "" if done else "no target was there"
+            self.history.append(Injected(fault=fault, at_s=round(now, 3), done=done, note=note))
+        return bool(self._open or self._endings)
+
+    def close(self) -> None:
+        """End whatever still lasts."""
+        for _, end in self._endings:
+            self._end(end)
+        self._endings.clear()
+
+    def _try(self, fault: Fault, now: float) -> str:
+        try:
+            return self._inject(fault, now)
+        except (BadInputError, OSError):
+            raise
+        except HoldfastError:
+            # No coordinator to ask: it may be the one that was just killed.
+            return ""
+
+    def _inject(self, fault: Fault, now: float) -> str:
+        match fault.kind:
+            case "kill":
+                node = self._node(fault)
+                if node:
+                    self._run.kill_node(node)
+                return node
+            case "suspend":
+                return self._suspend(fault, now)
+            case "domain":
+                return self._lose_domain(fault)
+            case "coordinator":
+                return f"process {self._run.kill_coordinator()}"
+            case "disk":
+                return self._fill_disk(fault, now)
+            case "tear":
+                return self._tear(fault, now)
+            case "poison":
+                return self._poison(fault)
+
+    def _end(self, act: Callable[[], None]) -> None:
+        # What was suspended or limited may have been killed meanwhile.
+        with contextlib.suppress(HoldfastError, OSError):
+            act()
+
+    def _node(self, fault: Fault) -> str:
+        """The node meant, or one of those that run units."""
+        if fault.target:
+            return fault.target
+        names = sorted(node["node"] for node in self._run.status()["nodes"] if node["units"])
+        return str(names[int(self._rng.integers(len(names)))]) if names else ""
+
+    def _suspend(self, fault: Fault, now: float) -> str:
+        node = self._node(fault)
+        if node:
+            self._run.stop_node(node)
+            self._endings.append((now + fault.duration_s, lambda: self._run.cont_node(node)))
+        return node
+
+    def _lose_domain(self, fault: Fault) -> str:
+        domain = fault.target
+        if not domain:
+            nodes = self._run.status()["nodes"]
+            domains = sorted({node["domain"] for node in nodes if node["units"]})
+            if not domains:
+                return ""
+            domain = str(domains[int(self._rng.integers(len(domains)))])
+        lost = self._run.kill_domain(domain)
+        return f"{domain} ({', '.join(lost)})" if lost else ""
+
+    def _fill_disk(self, fault: Fault, now: float) -> str:
+        """Let nothing of a node grow a file: what it meets is what a full disk would give it."""
+        node = self._node(fault)
+        pids = list(self._processes(node)) if node else []
+        before = {}
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                before[pid] = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[pid][1]))
+
+        def free() -> None:
+            for pid in {*pids, *self._processes(node)}:
+                with contextlib.suppress(OSError):
+                    limits = before.get(pid, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+        if before:
+            self._endings.append((now + fault.duration_s, free))
+        return f"{node} ({len(before)} processes)" if before else ""
+
+    def _tear(self, fault: Fault, now: float) -> str:
+        """Cut the newest slice file of an operator in half, and mend it later."""
+        path = self._newest_file(fault.target)
+        if path is None:
+            return ""
+        whole = path.read_bytes()
+        os.truncate(path, len(whole) // 2)
+
+        def mend() -> None:
+            # Trimmed meanwhile: then nobody needs it any more.
+            if path.exists():
+                path.write_bytes(whole)
+
+        self._endings.append((now + fault.duration_s, mend))
+        return str(path.relative_to(self._run.run_dir))
+
+    def _newest_file(self, operator: str) -> Path | None:
+        log = self._run.run_dir / "log"
+        logs = boundaries(self._run.run_dir, operator) if operator else sorted(log.glob("*"))
+        files = []
+        for folder in logs:
+            for shard in sorted(folder.glob("[0-9]*")):
+                for number, record in reversed(numbered(shard / "slices").items()):
+                    names = [file["name"] for file in read_record(record, "slice")["files"]]
+                    files += [(number, shard / "data" / name) for name in names]
+                    break
+        there = [path for _, path in files if path.is_file() and path.stat().st_size > 1]
+        return there[int(self._rng.integers(len(there)))] if there else None
+
+    def _poison(self, fault: Fault) -> str:
+        """Put one more file into the directory a source reads."""
+        source = self._pipeline.operator(fault.target).source if self._pipeline else None
+        if not isinstance(source, Files):
+            raise BadInputError(f"{fault.target!r} does not read files", where="poison")
+        folder = Path(source.path)
+        folder = folder if folder.is_absolute() else self._run.run_dir / folder
+        path = folder / f"poison-{len(self.history):04d}.{source.format}"
+        temporary = folder / f".{path.name}.tmp"
+        temporary.write_text(fault.text + "\n", encoding="utf-8")
+        temporary.rename(path)
+        return path.name

@@ -1,0 +1,202 @@
+"""Reading a run directory as a stranger would: plain Python and pyarrow, nothing of the run time.
+
+A checker that shared code with what it checks would share its mistakes. So records, slice files and
+names are read here from their documented format alone (docs/reference/slice-log.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from holdfast.errors import BadInputError, CorruptLogError
+
+Row: TypeAlias = dict[str, Any]
+
+_RECORD_NAME = re.compile(r"t(\d+)-(\d{10})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSlice:
+    """One slice that a source published, with its rows."""
+
+    source: str
+    shard: int
+    number: int
+    after: int
+    upto: int
+    """The rows count at this epoch."""
+    watermark_us: int | None
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """How far an exporter has come.
+
+    A range record is put only when the batch before it is done, so that one has been delivered; of
+    the newest this is not certain.
+    """
+
+    batch: int
+    """Number of the newest range record; -1: none."""
+    upto: int
+    """Epoch up to which that batch reads."""
+    upto_before: int
+    """Epoch up to which the batches before it read; -1: none."""
+    watermark_us: int | None
+    """Smallest watermark of the last slices that the newest batch reads."""
+    watermark_before_us: int | None
+    """The same of the batch before."""
+
+
+def read_record(path: Path, kind: str) -> dict[str, Any]:
+    """The body of one record, its length and checksum verified."""
+    head, _, body = path.read_bytes().partition(b"\n")
+    words = head.split()
+    if len(words) != 5 or words[0] != b"holdfast-record" or words[2] != kind.encode():
+        raise CorruptLogError(f"is not a {kind} record", path=str(path))
+    if len(body) != int(words[3]) or zlib.crc32(body) != int(words[4], 16):
+        raise CorruptLogError("is torn or altered", path=str(path))
+    data: dict[str, Any] = json.loads(body)
+    return data
+
+
+def numbered(folder: Path) -> dict[int, Path]:
+    """Records of timeline 0 in a folder, by number."""
+    found: dict[int, Path] = {}
+    if folder.is_dir():
+        for path in folder.iterdir():
+            match = _RECORD_NAME.fullmatch(path.name)
+            if match and match[1] == "0":
+                found[int(match[2])] = path
+    return dict(sorted(found.items()))
+
+
+def boundaries(run_dir: Path, operator: str) -> list[Path]:
+    """The logs of one operator's output, one per key they are laid out by."""
+    log = run_dir / "log"
+    if not log.is_dir():
+        return []
+    return sorted(
+        path for path in log.iterdir() if unquote(path.name).partition("@")[0] == operator
+    )
+
+
+def kept_slices(run_dir: Path, source: str) -> list[KeptSlice]:
+    """All slices of a source, which must all be there; the smallest of its logs is read."""
+    logs = boundaries(run_dir, source)
+    if not logs:
+        raise BadInputError(f"has no log of the source {source!r}", where=str(run_dir))
+    found = []
+    for shard in sorted(logs[0].iterdir(), key=lambda path: int(path.name)):
+        records = numbered(shard / "slices")
+        if list(records) != list(range(len(records))):
+            raise BadInputError(
+                f"the input of {source!r} was not kept whole",
+                where=str(run_dir),
+                hint="run with --keep-input",
+            )
+        for number, path in records.items():
+            found.append(_kept(source, int(shard.name), number, path, shard / "data"))
+    return found
+
+
+def slice_rows(record: dict[str, Any], data: Path) -> Iterator[Row]:
+    """The rows of a slice, read with Arrow's own stream reader and counted."""
+    for file in record["files"]:
+        path = data / file["name"]
+        try:
+            with pa.OSFile(str(path), "rb") as handle, pa.ipc.open_stream(handle) as reader:
+                rows = reader.read_all().to_pylist()
+        except (OSError, pa.ArrowInvalid) as error:
+            raise CorruptLogError(f"cannot be read: {error}", path=str(path)) from error
+        promised = sum(part["rows"] for part in file["parts"])
+        if len(rows) != promised:
+            raise CorruptLogError(
+                f"has {len(rows)} rows, its record says {promised}", path=str(path)
+            )
+        yield from rows
+
+
+def side_rows(run_dir: Path, unit: str, kind: str, *, batches: int | None = None) -> list[Row]:
+    """Rows a unit put aside in its first `batches` batches: `late` ones, or `dead` ones."""
+    folder = run_dir / "units" / _word(unit) / kind
+    rows: list[Row] = []
+    for path in sorted(folder.glob("[0-9]*.arrow")) if folder.is_dir() else ():
+        if batches is not None and int(path.name[:10]) >= batches:
+            continue
+        with pa.OSFile(str(path), "rb") as handle, pa.ipc.open_stream(handle) as reader:
+            rows += reader.read_all().to_pylist()
+    return rows
+
+
+def epoch_length(run_dir: Path) -> float | None:
+    """Length of an epoch in this run, seconds, if its description says."""
+    path = run_dir / "run.json"
+    if not path.is_file():
+        return None
+    length = json.loads(path.read_text(encoding="utf-8")).get("deployment", {}).get("epoch_s")
+    return float(length) if length else None
+
+
+def delivered(run_dir: Path, sink: str) -> Delivered:
+    """How far the exporter of a sink has come."""
+    ranges = numbered(run_dir / "units" / _word(f"{sink}#0") / "ranges")
+    if not ranges:
+        return Delivered(
+            batch=-1, upto=-1, upto_before=-1, watermark_us=None, watermark_before_us=None
+        )
+    newest = read_record(ranges[max(ranges)], "range")
+    before = read_record(ranges[max(ranges) - 1], "range") if max(ranges) - 1 in ranges else None
+    return Delivered(
+        batch=max(ranges),
+        upto=newest["upto"],
+        upto_before=newest["after"],
+        watermark_us=_watermark(run_dir, newest),
+        watermark_before_us=_watermark(run_dir, before) if before else None,
+    )
+
+
+def _kept(source: str, shard: int, number: int, path: Path, data: Path) -> KeptSlice:
+    record = read_record(path, "slice")
+    return KeptSlice(
+        source=source,
+        shard=shard,
+        number=number,
+        after=record["after"],
+        upto=record["upto"],
+        watermark_us=record["watermark_us"],
+        rows=tuple(slice_rows(record, data)),
+    )
+
+
+def _watermark(run_dir: Path, record: dict[str, Any]) -> int | None:
+    """Smallest watermark of the newest slices a batch has read; None while any has none."""
+    found: list[int] = []
+    for boundary, ends in record["inputs"].items():
+        for shard, end in enumerate(ends):
+            folder = run_dir / "log" / _word(boundary) / str(shard) / "slices"
+            path = numbered(folder).get(end - 1)
+            watermark = read_record(path, "slice")["watermark_us"] if path else None
+            if watermark is None:
+                return None
+            found.append(watermark)
+    return min(found, default=None)
+
+
+def _word(name: str) -> str:
+    """A name as the run directory spells it: percent-encoded but for these characters."""
+    safe = re.compile(r"[A-Za-z0-9_.\-~@,#+= ]")
+    return "".join(
+        letter if safe.fullmatch(letter) else "".join(f"%{byte:02X}" for byte in letter.encode())
+        for letter in name
+    )

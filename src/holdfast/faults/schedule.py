@@ -1,0 +1,187 @@
+"""What is to go wrong, and when: a frozen list of faults, written by hand or drawn from a seed.
+
+```yaml
+faults:
+  - {at: 5s, fault: kill}                          # a node that runs units, chosen by the seed
+  - {at: 9s, fault: suspend, target: n1, for: 6s}  # SIGSTOP, then SIGCONT
+  - {at: 12s, fault: domain, target: d0}
+  - {at: 15s, fault: coordinator}
+  - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
+  - {at: 21s, fault: tear, target: split, for: 4s} # a slice file is cut short, then mended
+  - {at: 24s, fault: poison, target: lines, text: '{"n": "x"}'}
+seed: 7
+```
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import yaml
+
+from holdfast.errors import BadInputError
+from holdfast.units import parse_time
+
+FaultKind = Literal["kill", "suspend", "domain", "coordinator", "disk", "tear", "poison"]
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+DRAWN: tuple[FaultKind, ...] = ("kill", "suspend", "domain", "coordinator", "disk", "tear")
+"""What a seed may draw; a poison record needs to know what poisons the application."""
+
+_LASTING = {"suspend", "disk", "tear"}
+_FIELDS = {"at", "fault", "target", "for", "text"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong."""
+
+    at_s: float
+    """Seconds after the run has come up."""
+    kind: FaultKind
+    target: str = ""
+    """A node, a failure domain, an operator or a source; empty: chosen by the schedule's seed."""
+    duration_s: float = 0.0
+    """How long a suspension, a full disk or a torn file lasts."""
+    text: str = ""
+    """The line a poison record consists of."""
+
+    def to_json(self) -> dict[str, Any]:
+        item: dict[str, Any] = {"at": self.at_s, "fault": self.kind}
+        if self.target:
+            item["target"] = self.target
+        if self.duration_s:
+            item["for"] = self.duration_s
+        if self.text:
+            item["text"] = self.text
+        return item
+
+    def __str__(self) -> str:
+        where = f" {self.target}" if self.target else ""
+        lasting = f" for {self.duration_s:g} s" if self.duration_s else ""
+        return f"{self.kind}{where}{lasting}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Faults in the order they happen."""
+
+    faults: tuple[Fault, ...]
+    seed: int = 0
+    """Decides the targets that are left open."""
+
+    @property
+    def length_s(self) -> float:
+        """When the last fault is over, seconds after the run has come up."""
+        return max((fault.at_s + fault.duration_s for fault in self.faults), default=0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"seed": self.seed, "faults": [fault.to_json() for fault in self.faults]}
+
+
+def draw_schedule(
+    seed: int,
+    *,
+    faults: int = 4,
+    start_s: float = 5.0,
+    gap_s: float = 8.0,
+    detection_s: float = 2.0,
+    kinds: Sequence[FaultKind] = DRAWN,
+) -> Schedule:
+    """A schedule drawn from a seed: the same for the same arguments, on every machine.
+
+    Gaps are spread around `gap_s`, from half of it, so that some faults meet a recovery. A
+    suspension outlasts `detection_s` by far: the node must have been given up when it wakes.
+    """
+    unknown = [kind for kind in kinds if kind not in FAULT_KINDS]
+    if unknown or not kinds:
+        raise BadInputError(
+            f"unknown fault {unknown[0]!r}" if unknown else "no kind of fault to draw from",
+            hint=f"one of {', '.join(FAULT_KINDS)}",
+        )
+    rng = np.random.default_rng(seed)
+    drawn = []
+    at = start_s
+    for _ in range(faults):
+        kind = kinds[int(rng.integers(len(kinds)))]
+        duration = 0.0
+        if kind in _LASTING:
+            duration = detection_s * float(rng.uniform(1.5, 3.0))
+        drawn.append(Fault(at_s=round(at, 3), kind=kind, duration_s=round(duration, 3)))
+        at += gap_s * float(rng.uniform(0.5, 1.5))
+    return Schedule(faults=tuple(drawn), seed=seed)
+
+
+def read_schedule(path: Path) -> Schedule:
+    """A schedule file, YAML or JSON."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        first = " ".join(str(error).split())
+        raise BadInputError(f"is not YAML: {first}", where=str(path)) from error
+    return parse_schedule(data, where=str(path))
+
+
+def write_schedule(schedule: Schedule, path: Path) -> None:
+    """Write a schedule as JSON, which is YAML too."""
+    path.write_text(json.dumps(schedule.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+def parse_schedule(data: Any, *, where: str = "") -> Schedule:
+    """The schedule in a file's structure."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("faults"), list):
+        raise BadInputError("has no list of faults", where=where, hint="write 'faults:' and a list")
+    faults = [
+        _fault(item, f"{where}: faults[{index}]" if where else f"faults[{index}]")
+        for index, item in enumerate(data["faults"])
+    ]
+    seed = data.get("seed", 0)
+    if not isinstance(seed, int) or seed < 0:
+        raise BadInputError(f"seed {seed!r} is not a whole number of 0 or more", where=where)
+    return Schedule(faults=tuple(sorted(faults, key=lambda fault: fault.at_s)), seed=seed)
+
+
+def _fault(item: Any, where: str) -> Fault:
+    if not isinstance(item, Mapping):
+        raise BadInputError("is not a fault", where=where, hint="write {at: 5s, fault: kill}")
+    unknown = set(item) - _FIELDS
+    if unknown:
+        raise BadInputError(
+            f"unknown field {sorted(map(str, unknown))[0]!r}",
+            where=where,
+            hint=f"a fault has {', '.join(sorted(_FIELDS))}",
+        )
+    kind = item.get("fault")
+    if kind not in FAULT_KINDS:
+        raise BadInputError(
+            f"unknown fault {kind!r}", where=where, hint=f"one of {', '.join(FAULT_KINDS)}"
+        )
+    if "at" not in item:
+        raise BadInputError("has no time", where=where, hint="write at: 5s")
+    fault = Fault(
+        at_s=parse_time(item["at"], where=where),
+        kind=kind,
+        target=str(item.get("target", "")),
+        duration_s=parse_time(item.get("for", 0.0), where=where),
+        text=str(item.get("text", "")),
+    )
+    if (fault.duration_s > 0) != (fault.kind in _LASTING):
+        hint = "write for: 5s" if fault.kind in _LASTING else "leave out 'for'"
+        raise BadInputError(
+            f"a {fault.kind} with for: {fault.duration_s:g}", where=where, hint=hint
+        )
+    if fault.kind == "poison" and not (fault.target and fault.text):
+        raise BadInputError(
+            "a poison record needs a target and a text",
+            where=where,
+            hint="name a source that reads files, and the line to put there",
+        )
+    return fault

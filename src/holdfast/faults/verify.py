@@ -1,0 +1,257 @@
+"""Is the result right? An independent answer, from the kept input alone.
+
+For every sink with an expected computation (`@pipeline.expected`): read what the sources published,
+compute in plain Python what the sink must hold, read what it holds, compare row by row. Where the
+run was stopped in the middle, this is what must hold:
+
+- a row without `closes` is due when the epoch of its input was delivered: all input up to the last
+  delivered epoch, and none beyond, is reflected exactly once;
+- a row with `closes` is due when the watermark of the last delivered slice has passed that column;
+- the exporter's last batch may have been delivered or not, as a whole: both are right.
+
+For generated sources the kept rows and the late ones together must be what the generator makes, so
+that a loss at the source is found too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from holdfast.errors import BadInputError
+from holdfast.faults.compare import Difference, canonical, compare
+from holdfast.faults.rundir import (
+    Delivered,
+    KeptSlice,
+    Row,
+    delivered,
+    epoch_length,
+    kept_slices,
+    side_rows,
+)
+from holdfast.faults.sinks import SinkContent, read_sink
+from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The verdict on one source or sink."""
+
+    name: str
+    kind: str
+    difference: Difference
+    epoch: int = -1
+    """Last epoch that was certainly delivered; -1: none."""
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.difference.ok
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.difference
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "ok": self.ok,
+            "epoch": self.epoch,
+            "compared": found.compared,
+            "missing": found.missing,
+            "doubled": found.doubled,
+            "altered": found.altered,
+            "unexpected": found.unexpected,
+            "examples": list(found.examples),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """All findings of one run."""
+
+    pipeline: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def compared(self) -> int:
+        """Sink rows that had to be there."""
+        return sum(item.difference.compared for item in self.findings if item.kind == "sink")
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything compared is right, and there was something to compare."""
+        return self.compared > 0 and all(item.ok for item in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline,
+            "ok": self.ok,
+            "compared": self.compared,
+            "findings": [item.to_json() for item in self.findings],
+        }
+
+
+def verify(run_dir: Path, pipeline: Pipeline) -> Verdict:
+    """Compare what a run delivered with what its input says it must have."""
+    if not pipeline.expectations:
+        raise BadInputError(
+            "has no expected computation",
+            where=pipeline.name,
+            hint="register one with @pipeline.expected(SINK)",
+        )
+    kept = {source.name: kept_slices(run_dir, source.name) for source in pipeline.sources}
+    epoch_s = epoch_length(run_dir) or pipeline.epoch_s
+    findings = [
+        _check_source(run_dir, operator.name, operator.source, kept[operator.name], epoch_s)
+        for operator in pipeline.sources
+        if isinstance(operator.source, Rate | Generator)
+    ]
+    rows = _Input(kept=kept, dead=_dead_rows(run_dir, kept))
+    for sink, expected in pipeline.expectations.items():
+        findings.append(_check_sink(run_dir, pipeline, pipeline.operator(sink), expected, rows))
+    return Verdict(pipeline=pipeline.name, findings=tuple(findings))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Input:
+    """Everything the sources published, and what was quarantined of it."""
+
+    kept: Mapping[str, Sequence[KeptSlice]]
+    dead: Mapping[str, Sequence[Row]]
+
+    def upto(self, epoch: int | None) -> dict[str, list[Row]]:
+        """The rows of every source that count up to an epoch, quarantined ones left out."""
+        rows: dict[str, list[Row]] = {}
+        for source, slices in self.kept.items():
+            gone = Counter(canonical(row) for row in self.dead.get(source, ()))
+            rows[source] = []
+            for item in slices:
+                if epoch is not None and item.upto > epoch:
+                    continue
+                for row in item.rows:
+                    if gone and gone[key := canonical(row)]:
+                        gone[key] -= 1
+                    else:
+                        rows[source].append(dict(row))
+        return rows
+
+
+def _check_source(
+    run_dir: Path,
+    name: str,
+    source: Rate | Generator,
+    slices: Sequence[KeptSlice],
+    epoch_s: float,
+) -> Finding:
+    """Kept and late rows of a generated source against the generator itself."""
+    shards = max((item.shard for item in slices), default=0) + 1
+    made: list[Row] = []
+    found: list[Row] = []
+    for shard in range(shards):
+        own = [item for item in slices if item.shard == shard]
+        last = max((item.upto for item in own), default=-1)
+        for epoch in range(last + 1):
+            table = source.table(epoch, epoch_s=epoch_s, shard=shard, shards=shards)
+            made += table.to_pylist()
+        found += [row for item in own for row in item.rows]
+        # A batch that was read and not yet published may have put late rows aside already.
+        found += side_rows(run_dir, f"{name}#{shard}", "late", batches=len(own))
+    return Finding(
+        name=name,
+        kind="source",
+        difference=compare(found, made),
+        epoch=max((item.upto for item in slices), default=-1),
+    )
+
+
+def _check_sink(
+    run_dir: Path, pipeline: Pipeline, sink: Operator, expected: Expected, rows: _Input
+) -> Finding:
+    if sink.sink is None:
+        raise AssertionError("a sink operator has a sink")
+    progress = delivered(run_dir, sink.name)
+    everything = expected.function(rows.upto(None))
+    content = read_sink(run_dir, sink.name, sink.sink, everything)
+    content = _newest(content, pipeline.operator(sink.inputs[0]))
+    if expected.closes:
+        difference = _compare_closed(expected.closes, everything, content, progress)
+    else:
+        now = expected.function(rows.upto(progress.upto))
+        before = expected.function(rows.upto(progress.upto_before))
+        difference = _compare_delivered(now, before, content, progress)
+    certain = content.batch is not None and content.batch >= progress.batch
+    return Finding(
+        name=sink.name,
+        kind="sink",
+        difference=difference,
+        epoch=progress.upto if certain else progress.upto_before,
+        note="" if difference.compared else "nothing was due yet: let it run longer",
+    )
+
+
+def _newest(content: SinkContent, producer: Operator) -> SinkContent:
+    """Of upserted rows the newest version of each, which is what they mean."""
+    if producer.mode != "upsert":
+        return content
+    rows = {tuple(row[column] for column in producer.upsert_key): row for row in content.rows}
+    return SinkContent(rows=tuple(rows.values()), batch=content.batch)
+
+
+def _compare_closed(
+    column: str, everything: Sequence[Row], content: SinkContent, progress: Delivered
+) -> Difference:
+    """Rows that close by time: due below one watermark, allowed below another."""
+    certain = content.batch is not None and content.batch >= progress.batch
+    low = progress.watermark_us if certain else progress.watermark_before_us
+    required = [row for row in everything if low is not None and _micros(row[column]) < low]
+    high = progress.watermark_us
+    allowed = [row for row in everything if high is not None and _micros(row[column]) < high]
+    return compare(content.rows, required, allowed)
+
+
+def _compare_delivered(
+    now: Sequence[Row], before: Sequence[Row], content: SinkContent, progress: Delivered
+) -> Difference:
+    """Rows due with their epoch: the last batch is there as a whole or not at all."""
+    certain = content.batch is not None and content.batch >= progress.batch
+    with_last = compare(content.rows, now)
+    if certain or with_last.ok:
+        return with_last
+    without = compare(content.rows, before)
+    return without if without.ok or _size(without) < _size(with_last) else with_last
+
+
+def _size(difference: Difference) -> int:
+    return difference.missing + difference.doubled + difference.altered + difference.unexpected
+
+
+def _dead_rows(run_dir: Path, kept: Mapping[str, Sequence[KeptSlice]]) -> dict[str, list[Row]]:
+    """Quarantined rows by the source they came from, told by their columns.
+
+    Rows quarantined further down have other columns and cannot be traced back to an input row; an
+    expected computation must then leave them out itself.
+    """
+    found: dict[str, list[Row]] = {}
+    columns = {
+        source: set(next((row for item in slices for row in item.rows), {}))
+        for source, slices in kept.items()
+    }
+    units = run_dir / "units"
+    for path in sorted(units.glob("*/dead")) if units.is_dir() else ():
+        for row in side_rows(run_dir, unquote(path.parent.name), "dead"):
+            for source, names in columns.items():
+                if names and names <= set(row):
+                    found.setdefault(source, []).append({name: row[name] for name in names})
+                    break
+    return found
+
+
+def _micros(value: dt.datetime) -> int:
+    return (value - _EPOCH) // dt.timedelta(microseconds=1)

@@ -1,0 +1,271 @@
+"""Keeps the processes of one run on this machine going.
+
+Starts the coordinator and the nodes, restarts a coordinator that died, replaces a node that died by
+a new spare, and carries out the coordinator's fence orders. It decides nothing about units: it
+tells the coordinator which processes ended. All restarts are bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from holdfast.clock import Clock, SystemClock
+from holdfast.control.shell.endpoint import read_endpoint
+from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.health.budget import RestartBudget
+from holdfast.runtime.launch.children import Child, ProcessList
+
+log = logging.getLogger("holdfast.launch")
+
+WATCH_S = 0.02
+RECONNECT_S = 0.1
+MAX_EXITS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSettings:
+    """How many processes, and how they are watched."""
+
+    nodes: int = 1
+    spares: int = 0
+    domains: int = 2
+    """Nodes and spares are dealt to the failure domains d0, d1, ... in turn."""
+    replace: bool = True
+    """Start a new spare in the place of a dead node."""
+    beat_s: float = 0.25
+    orphan_s: float = 120.0
+    stop_s: float = 15.0
+    fence: bool = True
+    """Kill nodes the coordinator has given up. Chaos turns it off: nothing may depend on it."""
+    restarts: RestartBudget = field(default_factory=lambda: RestartBudget(limit=30, window_s=60.0))
+    """Bounds the replacements of nodes, and on its own account the restarts of the coordinator."""
+
+
+class LocalLauncher:
+    """The processes of one launch."""
+
+    def __init__(
+        self, *, run_dir: Path, launch: str, parent_pid: int, settings: LaunchSettings
+    ) -> None:
+        self._run_dir = run_dir
+        self.launch = launch
+        self._parent_pid = parent_pid
+        self._settings = settings
+        self._clock: Clock = SystemClock()
+        self._list = ProcessList(run_dir)
+        self._lock = threading.RLock()
+        self._nodes: dict[str, Child] = {}
+        self._domains: dict[str, str] = {}
+        self._coordinator: Child | None = None
+        self._exits: deque[tuple[str, int]] = deque(maxlen=MAX_EXITS)
+        self._line: LineSocket | None = None
+        self._replaced: tuple[float, ...] = ()
+        self._restarted: tuple[float, ...] = ()
+        self._spare_count = 0
+        self._stopping = False
+        self.finished = threading.Event()
+        """The coordinator ended the run, or the launcher gave up on it."""
+        self.given_up: str | None = None
+        """Why, if it gave up."""
+        self._closed = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._watch, name="launch-watch", daemon=True),
+            threading.Thread(target=self._talk, name="launch-link", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Start everything; returns before anything has joined."""
+        with self._lock:
+            self._coordinator = self._start_coordinator()
+            for index in range(self._settings.nodes):
+                self.add_node(f"n{index}", self._domain(index), spare=False)
+            for index in range(self._settings.spares):
+                self.add_spare(self._domain(self._settings.nodes + index))
+        for thread in self._threads:
+            thread.start()
+
+    def add_spare(self, domain: str) -> str:
+        """Start one more spare; gives its name."""
+        with self._lock:
+            name = f"s{self._spare_count}"
+            self._spare_count += 1
+            self.add_node(name, domain, spare=True)
+            return name
+
+    def add_node(self, name: str, domain: str, *, spare: bool) -> None:
+        settings = self._settings
+        arguments = [
+            *("--run-dir", str(self._run_dir), "--name", name, "--domain", domain),
+            *("--launch", self.launch, "--parent-pid", str(self._parent_pid)),
+            *("--beat-s", str(settings.beat_s), "--orphan-s", str(settings.orphan_s)),
+            *("--stop-s", str(settings.stop_s)),
+            *(["--spare"] if spare else []),
+        ]
+        with self._lock:
+            child = Child(
+                kind="node",
+                name=name,
+                module="holdfast.runtime.node",
+                arguments=arguments,
+                run_dir=self._run_dir,
+                launch=self.launch,
+            )
+            self._list.add(child.record)
+            self._nodes[name] = child
+            self._domains[name] = domain
+
+    def node(self, name: str) -> Child | None:
+        with self._lock:
+            return self._nodes.get(name)
+
+    def nodes(self) -> dict[str, tuple[Child, str]]:
+        """Running nodes by name, with their failure domains."""
+        with self._lock:
+            return {name: (child, self._domains[name]) for name, child in self._nodes.items()}
+
+    def coordinator(self) -> Child | None:
+        with self._lock:
+            return self._coordinator
+
+    def no_more_restarts(self) -> None:
+        """From now on processes that end stay ended."""
+        with self._lock:
+            self._stopping = True
+
+    def alive(self) -> bool:
+        with self._lock:
+            return bool(self._nodes) or self._coordinator is not None
+
+    def kill_all(self) -> list[str]:
+        """Kill whatever runs; tells what."""
+        with self._lock:
+            self._stopping = True
+            children = [*self._nodes.values(), *filter(None, [self._coordinator])]
+        running = [child for child in children if child.exit_code() is None]
+        for child in running:
+            child.kill()
+        for child in children:
+            child.sweep()
+        return [child.name for child in running]
+
+    def close(self) -> None:
+        self._closed.set()
+        line = self._line
+        if line is not None:
+            line.close()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=5.0)
+
+    def _domain(self, index: int) -> str:
+        return f"d{index % max(1, self._settings.domains)}"
+
+    def _start_coordinator(self) -> Child:
+        child = Child(
+            kind="coordinator",
+            name="coordinator",
+            module="holdfast.control",
+            arguments=[
+                *("--run-dir", str(self._run_dir), "--launch", self.launch),
+                *("--parent-pid", str(self._parent_pid)),
+            ],
+            run_dir=self._run_dir,
+            launch=self.launch,
+        )
+        self._list.add(child.record)
+        return child
+
+    def _watch(self) -> None:
+        while not self._closed.wait(WATCH_S):
+            with self._lock:
+                ended = [child for child in self._nodes.values() if child.exit_code() is not None]
+                for child in ended:
+                    self._node_ended(child)
+                coordinator = self._coordinator
+                if coordinator is not None and coordinator.exit_code() is not None:
+                    self._coordinator_ended(coordinator)
+            for child in ended:
+                child.sweep()
+
+    def _node_ended(self, child: Child) -> None:
+        del self._nodes[child.name]
+        self._exits.append((child.name, child.pid))
+        line = self._line
+        if line is not None:
+            _try(lambda: line.send({"exited": {"node": child.name, "pid": child.pid}}))
+        log.info("node %s ended with %s", child.name, child.exit_code())
+        if self._stopping or not self._settings.replace or child.exit_code() == 0:
+            # 0 means that it was told to leave: the run ends.
+            return
+        now = self._clock.now()
+        self._replaced = self._settings.restarts.recent((*self._replaced, now), now)
+        if self._settings.restarts.allows(self._replaced, now):
+            self.add_spare(self._domains[child.name])
+        else:
+            log.error("nodes die too often: %s is not replaced", child.name)
+
+    def _coordinator_ended(self, child: Child) -> None:
+        code = child.exit_code()
+        self._coordinator = None
+        if code == 0:
+            self._stopping = True
+            for node in self._nodes.values():
+                # Those that had not joined yet would wait for a coordinator in vain.
+                node.terminate()
+            self.finished.set()
+            return
+        if self._stopping:
+            return
+        now = self._clock.now()
+        self._restarted = self._settings.restarts.recent((*self._restarted, now), now)
+        if self._settings.restarts.allows(self._restarted, now):
+            log.info("coordinator ended with %s, starting another", code)
+            self._coordinator = self._start_coordinator()
+        else:
+            self.given_up = f"the coordinator ended {len(self._restarted)} times, last with {code}"
+            log.error("%s", self.given_up)
+            self.finished.set()
+
+    def _talk(self) -> None:
+        """Stay connected to the coordinator and do its fencing."""
+        while not self._closed.wait(RECONNECT_S):
+            endpoint = read_endpoint(self._run_dir)
+            if endpoint is None or endpoint.launch != self.launch:
+                continue
+            try:
+                line = LineSocket(endpoint, "launcher")
+                line.set_timeout(None)
+                with self._lock:
+                    exits = list(self._exits)
+                    self._line = line
+                for name, pid in exits:
+                    line.send({"exited": {"node": name, "pid": pid}})
+                while True:
+                    self._order(line.receive())
+            except ConnectionLostError as error:
+                log.debug("%s", error)
+            finally:
+                self._line = None
+
+    def _order(self, message: dict[str, object]) -> None:
+        match message.get("fence"):
+            case {"node": str(name), "pid": int(pid)}:
+                child = self.node(name)
+                if child is not None and child.pid == pid and self._settings.fence:
+                    log.info("fencing %s", name)
+                    child.kill()
+            case _:
+                log.warning("unknown order %s", message)
+
+
+def _try(act: Callable[[], None]) -> None:
+    try:
+        act()
+    except ConnectionLostError as error:
+        # The list of exits is sent again when the connection is back.
+        log.debug("%s", error)

@@ -1,0 +1,197 @@
+"""A run on this machine, as an object: what the command line and the chaos tests hold.
+
+```
+run = LocalRun(run_dir, spec, LaunchSettings(nodes=2, spares=1))
+run.start()
+run.wait_for(all_running, deadline_s=60)
+run.kill_node("n0")
+...
+run.stop()
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from holdfast.control.client import ControlClient
+from holdfast.control.shell.rundir import RunSpec, write_spec
+from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.errors import BadInputError, HoldfastError
+from holdfast.runtime.launch.children import Child, ProcessList
+from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
+
+WAIT_S = 0.03
+
+
+class DeadlineError(HoldfastError):
+    """Something awaited did not happen in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReport:
+    """How a run ended."""
+
+    clean: bool
+    """Every process ended by itself."""
+    killed: tuple[str, ...]
+    """Processes that had to be killed."""
+    left: tuple[int, ...]
+    """Process numbers still alive: always empty, or something is wrong."""
+    given_up: str | None = None
+
+
+def all_running(view: dict[str, Any]) -> bool:
+    """A condition for `LocalRun.wait_for`: every unit runs and no recovery is open."""
+    return view["status"] == "running" and all(
+        recovery["outcome"] != "open" for recovery in view["recoveries"]
+    )
+
+
+class LocalRun:
+    """One launch of a run directory; start it once."""
+
+    def __init__(
+        self, run_dir: Path, spec: RunSpec, settings: LaunchSettings | None = None
+    ) -> None:
+        self.run_dir = run_dir.resolve()
+        self.spec = spec
+        self._list = ProcessList(self.run_dir)
+        self.launcher = LocalLauncher(
+            run_dir=self.run_dir,
+            launch=secrets.token_hex(8),
+            parent_pid=os.getpid(),
+            settings=settings or LaunchSettings(),
+        )
+        self._started = False
+        self._report: StopReport | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start all processes; returns at once."""
+        left = self._list.leftovers()
+        if left:
+            raise BadInputError(
+                f"is in use by processes {', '.join(map(str, left))}",
+                where=str(self.run_dir),
+                hint="stop that run first",
+            )
+        write_spec(self.run_dir, self.spec)
+        self._list.clear()
+        self._started = True
+        self.launcher.start()
+
+    def status(self) -> dict[str, Any]:
+        """The coordinator's view; raises ConnectionLostError while there is none."""
+        with ControlClient(self.run_dir) as client:
+            return client.status()
+
+    def wait_for(
+        self,
+        condition: Callable[[dict[str, Any]], bool],
+        deadline_s: float,
+        what: str = "the condition",
+    ) -> dict[str, Any]:
+        """The first view that satisfies a condition."""
+        end = time.monotonic() + deadline_s
+        last: dict[str, Any] = {}
+        while time.monotonic() < end:
+            with contextlib.suppress(ConnectionLostError):
+                last = self.status()
+                if condition(last):
+                    return last
+            if self.launcher.finished.wait(WAIT_S):
+                break
+        units = [(unit["unit"], unit["phase"], unit["node"]) for unit in last.get("units", [])]
+        raise DeadlineError(
+            f"{what} did not hold within {deadline_s} s: {last.get('status')}, {units}, "
+            f"nodes {[node['node'] for node in last.get('nodes', [])]}"
+        )
+
+    def kill_node(self, name: str) -> None:
+        """SIGKILL to a node and all its children, without telling anyone."""
+        self._child(name).kill()
+
+    def stop_node(self, name: str) -> None:
+        """SIGSTOP: the node hangs."""
+        self._child(name).signal(signal.SIGSTOP)
+
+    def cont_node(self, name: str) -> None:
+        """SIGCONT: the node wakes up."""
+        self._child(name).signal(signal.SIGCONT)
+
+    def kill_domain(self, domain: str) -> list[str]:
+        """SIGKILL to all nodes of a failure domain; gives their names."""
+        names = [name for name, (_, of) in self.launcher.nodes().items() if of == domain]
+        for name in names:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._child(name).pid, signal.SIGKILL)
+        return names
+
+    def kill_coordinator(self) -> int:
+        """SIGKILL to the coordinator; gives the number of the dead process."""
+        child = self.launcher.coordinator()
+        if child is None:
+            raise BadInputError("no coordinator runs", where=str(self.run_dir))
+        child.kill()
+        return child.pid
+
+    def add_spare(self, domain: str = "d0") -> str:
+        return self.launcher.add_spare(domain)
+
+    def stop(self, deadline_s: float = 30.0) -> StopReport:
+        """End the run: cleanly if possible within the deadline, by force after it."""
+        if self._report is not None or not self._started:
+            return self._report or StopReport(clean=True, killed=(), left=())
+        end = time.monotonic() + deadline_s
+        asked = False
+        while time.monotonic() < end and not self.launcher.finished.is_set():
+            if not asked:
+                with contextlib.suppress(ConnectionLostError), ControlClient(self.run_dir) as ask:
+                    ask.stop()
+                    asked = True
+            self.launcher.finished.wait(WAIT_S)
+        self.launcher.no_more_restarts()
+        while time.monotonic() < end and self.launcher.alive():
+            time.sleep(WAIT_S)
+        killed = self.launcher.kill_all()
+        self.launcher.close()
+        left = self._list.leftovers()
+        self._report = StopReport(
+            clean=not killed and self.launcher.given_up is None,
+            killed=tuple(killed),
+            left=tuple(left),
+            given_up=self.launcher.given_up,
+        )
+        return self._report
+
+    def leftovers(self) -> list[int]:
+        """Living processes of this run directory."""
+        return self._list.leftovers()
+
+    def _child(self, name: str) -> Child:
+        child = self.launcher.node(name)
+        if child is None:
+            known = ", ".join(self.launcher.nodes()) or "none"
+            raise BadInputError(f"no node {name!r}", hint=f"there are: {known}")
+        return child

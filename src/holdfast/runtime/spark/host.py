@@ -1,0 +1,272 @@
+"""The units of one node on one Spark session."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Deployment, Segment, UnitId
+from holdfast.pipeline import Files, Generator, Pipeline, Rate
+from holdfast.runtime.host import UnitState, UnitStatus
+from holdfast.runtime.log.crash import crash_plan
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.store import write_durably
+from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.spark.check import check_pipeline
+from holdfast.runtime.spark.compile import ship_by_value
+from holdfast.runtime.spark.exporters import ExporterUnit, make_delivery
+from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
+from holdfast.runtime.spark.unit import SparkUnit
+from holdfast.runtime.spark.warmup import warm_up
+
+SCHEMAS = "schemas.json"
+STOP_TIMEOUT_S = 15.0
+
+
+class SparkUnitHost:
+    """Implements `holdfast.runtime.host.UnitHost`."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        pipeline: Pipeline,
+        run_dir: str | Path,
+        *,
+        cores: int = 2,
+        memory_mb: int = 512,
+        keep_input: bool = False,
+        partitions: int = 1,
+        spark: SparkSession | None = None,
+    ) -> None:
+        self._deployment = deployment
+        self._pipeline = pipeline
+        self._root = Path(run_dir).resolve()
+        self._cores, self._memory_mb = cores, memory_mb
+        self._keep_input = keep_input
+        self._partitions = partitions
+        self._spark = spark
+        self._owns_session = spark is None
+        self._schemas: Mapping[str, StructType] | None = None
+        self._lock = threading.RLock()
+        self._starts = threading.Lock()
+        self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
+        self._root.mkdir(parents=True, exist_ok=True)
+        ship_by_value(pipeline)
+
+    def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
+        starting = _Starting(unit, generation)
+        with self._lock:
+            self._units[unit] = starting
+        threading.Thread(
+            target=self._begin,
+            args=(starting, clone_from),
+            name=f"start-{unit}",
+            daemon=True,
+        ).start()
+
+    def stop(self, unit: UnitId) -> None:
+        with self._lock:
+            running = self._units.get(unit)
+            if running is not None:
+                running.stop()
+
+    def poll(self) -> list[UnitStatus]:
+        with self._lock:
+            units = list(self._units.values())
+        return [unit.status() for unit in units]
+
+    def warm(self) -> None:
+        stateful = any(segment.stateful for segment in self._deployment.segments)
+        warm_up(self.session(), self._root / "warm", stateful=stateful)
+        self.schemas()
+
+    def close(self) -> None:
+        with self._lock:
+            units = list(self._units.values())
+            self._units.clear()
+        for unit in units:
+            unit.stop()
+        for unit in units:
+            unit.join(STOP_TIMEOUT_S)
+        if self._owns_session and self._spark is not None:
+            with contextlib.suppress(Exception):  # the JVM may be gone already
+                self._spark.stop()
+
+    def session(self) -> SparkSession:
+        """The node's session, started on first use."""
+        with self._lock:
+            if self._spark is None:
+                self._spark = start_session(
+                    self._deployment.pipeline, cores=self._cores, memory_mb=self._memory_mb
+                )
+            return self._spark
+
+    def schemas(self) -> Mapping[str, StructType]:
+        """Output schema per operator; the first node to ask writes them down for the others."""
+        with self._lock:
+            if self._schemas is None:
+                path = self._root / SCHEMAS
+                if not path.exists():
+                    found = check_pipeline(self._pipeline, self.session()).require()
+                    data = {name: schema.jsonValue() for name, schema in found.items()}
+                    temporary = path.with_suffix(f".{threading.get_ident()}.tmp")
+                    write_durably(temporary, json.dumps(data).encode())
+                    temporary.replace(path)
+                loaded = json.loads(path.read_bytes())
+                self._schemas = {
+                    name: StructType.fromJson(schema) for name, schema in loaded.items()
+                }
+            return self._schemas
+
+    def _begin(self, starting: _Starting, clone_from: int | None) -> None:
+        try:
+            unit = self._make(starting.unit, starting.generation, clone_from)
+        except Exception as error:  # noqa: BLE001 - told by poll()
+            starting.fail(error)
+            return
+        with self._lock:
+            if self._units.get(starting.unit) is not starting or starting.stopping:
+                starting.cancel()
+                return
+            self._units[starting.unit] = unit
+            unit.start()
+
+    def _make(
+        self, unit: UnitId, generation: int, clone_from: int | None
+    ) -> SparkUnit | ThreadUnit:
+        segment = self._deployment.segment(unit.segment)
+        log = SliceLog(self._root)
+        context = UnitContext(
+            unit=unit,
+            generation=generation,
+            segment=segment,
+            deployment=self._deployment,
+            log=log,
+            trimmer=Trimmer(log=log, deployment=self._deployment, keep_input=self._keep_input),
+            crash=crash_plan(self._jvm_pid() if segment.kind == "inner" else None),
+        )
+        match segment.kind:
+            case "inner":
+                return SparkUnit(
+                    context,
+                    spark=self.session(),
+                    pipeline=self._pipeline,
+                    schemas=self.schemas(),
+                    starts=self._starts,
+                    clone_from=clone_from,
+                    partitions=self._partitions,
+                )
+            case "source":
+                log.claim(str(unit), generation)
+                return self._source(context, segment)
+            case "exporter":
+                log.claim(str(unit), generation)
+                return self._exporter(context, segment)
+
+    def _source(self, context: UnitContext, segment: Segment) -> ThreadUnit:
+        if len(segment.operators) != 1:
+            raise BadInputError(
+                "a source fused with other operators cannot be run",
+                where=segment.name,
+                hint="deploy with fuse_sources=False",
+            )
+        operator = self._pipeline.operator(segment.operators[0])
+        source, shard = operator.source, context.unit.shard
+        rows: EpochRows
+        match source:
+            case Rate() | Generator():
+                rows = GeneratedRows(
+                    source=source,
+                    epoch_s=self._deployment.epoch_s,
+                    shard=shard,
+                    shards=segment.shards,
+                )
+            case Files():
+                rows = FileRows(
+                    source,
+                    unit=context.name,
+                    store=context.log.store,
+                    read=self._file_reader(source),
+                    shard=shard,
+                    shards=segment.shards,
+                )
+            case _:
+                raise BadInputError(
+                    f"{type(source).__name__} cannot be run yet", where=operator.name
+                )
+        return SourceUnit(context, rows, event_time=self._pipeline.event_time)
+
+    def _file_reader(self, source: Files) -> Callable[[list[str]], Any]:
+        schema = cast("StructType", StructType.fromDDL(source.schema))
+        empty = to_arrow_schema(schema, timezone="UTC").empty_table()
+
+        def read(paths: list[str]) -> Any:
+            if not paths:
+                return empty
+            reader = self.session().read.format(source.format).options(**source.options)
+            return reader.schema(source.schema).load(paths).toArrow()
+
+        return read
+
+    def _exporter(self, context: UnitContext, segment: Segment) -> ThreadUnit:
+        operator = self._pipeline.operator(segment.operators[0])
+        boundary = self._deployment.boundary(segment.inputs[0])
+        schema = to_arrow_schema(self.schemas()[boundary.operator], timezone="UTC")
+        if operator.sink is None:
+            raise AssertionError("a sink operator has a sink")
+        delivery = make_delivery(
+            operator.sink,
+            name=operator.name,
+            run_dir=self._root,
+            boundary=boundary,
+            schema=schema,
+            make_frame=lambda rows: self.session().createDataFrame(rows),
+        )
+        return ExporterUnit(context, delivery, schema)
+
+    def _jvm_pid(self) -> int:
+        jvm: Any = self.session()._jvm  # noqa: SLF001 - no public way to the process id
+        return int(jvm.java.lang.ProcessHandle.current().pid())
+
+
+class _Starting:
+    """Stands for a unit while its session and schemas are being made."""
+
+    def __init__(self, unit: UnitId, generation: int) -> None:
+        self.unit, self.generation = unit, generation
+        self.stopping = False
+        self._error: str | None = None
+        self._cancelled = False
+
+    def status(self) -> UnitStatus:
+        state: UnitState = "failed" if self._error else "stopped" if self._cancelled else "starting"
+        return UnitStatus(
+            unit=self.unit,
+            generation=self.generation,
+            state=state,
+            error=self._error,
+            operator=self.unit.segment if self._error else None,
+        )
+
+    def fail(self, error: BaseException) -> None:
+        self._error = f"{type(error).__name__}: {error}"
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def stop(self) -> None:
+        self.stopping = True
+
+    def join(self, timeout_s: float) -> None:
+        """Nothing runs yet."""

@@ -1,0 +1,296 @@
+"""A unit as a streaming query: the one place where a batch is run, published and accounted for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from holdfast.model.deployment import key_group_range
+from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.pipeline import Pipeline
+from holdfast.runtime.host import UnitStatus
+from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
+from holdfast.runtime.log.slicelog import SliceLog, SupersededError
+from holdfast.runtime.log.trim import TRIM_EVERY
+from holdfast.runtime.spark.checkpoint import (
+    batch_number,
+    clone_checkpoint,
+    newest_generation,
+    remove_older,
+)
+from holdfast.runtime.spark.compile import (
+    OperatorError,
+    build,
+    culprit,
+    input_specs,
+    read_frames,
+)
+from holdfast.runtime.spark.publish import publish, write_files
+from holdfast.runtime.spark.reader import LogSource, ReaderSpec
+from holdfast.runtime.spark.session import unit_session
+from holdfast.runtime.spark.threads import Progress, UnitContext
+
+START_ATTEMPTS = 3
+"""A query's Python source runner must connect within ten seconds, which a loaded machine misses."""
+KEEP_GENERATIONS = 2
+"""Checkpoints of older generations that stay: the one in use and the one it was cloned from."""
+_LOST_RUNNER = ("PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "SocketTimeoutException")
+
+Quarantine = Callable[[RangeRecord | None, RangeRecord, BaseException], bool]
+"""Given a failed batch, put a skip record for the rows that make it fail; False: there are none."""
+
+
+class SparkUnit:
+    """Starts, watches and stops one streaming query."""
+
+    def __init__(
+        self,
+        context: UnitContext,
+        *,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        schemas: Mapping[str, StructType],
+        starts: threading.Lock,
+        clone_from: int | None,
+        partitions: int = 1,
+    ) -> None:
+        self.context = context
+        self.progress = Progress()
+        self._spark = spark
+        self._pipeline = pipeline
+        self._schemas = schemas
+        self._starts = starts
+        self._clone_from = clone_from
+        self._partitions = partitions
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
+        self._tails: dict[tuple[str, int], SliceRecord] = {}
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        query = self._query
+        if query is not None:
+            # stop() waits for the batch in hand: not on the caller's thread.
+            threading.Thread(target=_stop, args=(query,), daemon=True).start()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def status(self) -> UnitStatus:
+        if self.progress.state == "running":
+            self.progress.waiting = max(0, self._frontier() - self.progress.epoch)
+        return self.progress.status(self.context.unit, self.context.generation)
+
+    # Life of the query
+
+    def _run(self) -> None:
+        try:
+            self._prepare()
+            self._run_query()
+        except SupersededError as error:
+            self._end("stopped", str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
+            self._failed(error)
+        else:
+            self._end("stopped", None)
+
+    def _prepare(self) -> None:
+        """Claim the unit, then clone: what an older generation does after the claim is bounded."""
+        context = self.context
+        context.log.claim(context.name, context.generation)
+        target = self._checkpoint(context.generation)
+        if target.exists():
+            return
+        source = self._clone_source()
+        if source is None:
+            target.mkdir(parents=True)
+            return
+        clone_checkpoint(self._checkpoint(source), target, unit=context.name, crash=context.crash)
+        remove_older(target.parent, source - KEEP_GENERATIONS + 1)
+
+    def _clone_source(self) -> int | None:
+        folder = self._checkpoint(0).parent
+        if self._clone_from is not None and self._checkpoint(self._clone_from).exists():
+            return self._clone_from
+        return newest_generation(folder, self.context.generation)
+
+    def _run_query(self) -> None:
+        for attempt in range(1, START_ATTEMPTS + 1):
+            self._failure = None
+            self._start_query()
+            query = self._query
+            if query is None or self._stopping.is_set():
+                return
+            try:
+                query.awaitTermination()
+            except StreamingQueryException as error:
+                lost = self._failure is None and any(word in str(error) for word in _LOST_RUNNER)
+                if lost and self.progress.rows_in == 0 and attempt < START_ATTEMPTS:
+                    continue
+                raise self._failure or error from error
+            if self._failure is not None:
+                raise self._failure
+            return
+
+    def _start_query(self) -> None:
+        context, segment = self.context, self.context.segment
+        session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
+        session.dataSource.register(LogSource)
+        groups = key_group_range(context.unit.shard, segment.shards)
+        spec = ReaderSpec(
+            root=str(context.log.layout.root),
+            unit=context.name,
+            generation=context.generation,
+            inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
+            groups=(groups.start, groups.stop),
+            batching=Batching(
+                batch_epochs=segment.batch_epochs,
+                one_epoch_per_batch=segment.one_epoch_per_batch,
+            ),
+            partitions=self._partitions,
+            crash=context.crash,
+        )
+        frame = build(self._pipeline, context.deployment, segment, read_frames(session, spec))
+        upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
+        with self._starts:
+            if self._stopping.is_set():
+                return
+            self._query = (
+                frame.writeStream.foreachBatch(self._batch)
+                .outputMode("update" if upserts else "append")
+                .option("checkpointLocation", str(self._checkpoint(context.generation)))
+                .start()
+            )
+            self._await_first_poll(self._query)
+        self.progress.state = "running"
+
+    def _await_first_poll(self, query: StreamingQuery) -> None:
+        """Hold back other starts until this query's Python runner is connected."""
+        deadline = time.monotonic() + 5.0
+        while query.isActive and time.monotonic() < deadline and not self._stopping.is_set():
+            message = str(query.status["message"])
+            if "Initializing" not in message:
+                return
+            time.sleep(0.02)
+
+    # One batch
+
+    def _batch(self, frame: DataFrame, spark_batch: int) -> None:
+        try:
+            self._run_batch(frame, spark_batch)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
+        context, log = self.context, self.context.log
+        start = time.monotonic()
+        number = batch_number(self._checkpoint(context.generation), spark_batch)
+        record, previous = log.need_range(context.name, number), None
+        if record is None:
+            raise AssertionError("batches are numbered from 0")
+        previous = log.need_range(context.name, number - 1)
+        written = write_files(
+            frame,
+            context.segment.outputs,
+            layout=log.layout,
+            shard=context.unit.shard,
+            number=number,
+            generation=context.generation,
+        )
+        context.crash.at("after-data-files", context.name, number)
+        skip = log.skip(context.name, number)
+        dead = sum(len(rows) for rows in skip.rows.values()) if skip else 0
+        watermark = output_watermark(previous, record, stateful=context.segment.stateful)
+        records = [
+            SliceRecord(
+                boundary=boundary.name,
+                shard=context.unit.shard,
+                number=number,
+                after=record.after,
+                upto=record.upto,
+                inputs=record.inputs,
+                files=written.files[boundary.name],
+                watermark_us=watermark,
+                dead_rows=dead,
+                generation=context.generation,
+                spark_batch=spark_batch,
+            )
+            for boundary in context.segment.outputs
+        ]
+        publish(log, records, unit=context.name, crash=context.crash)
+        self._account(previous, record, written.rows, time.monotonic() - start)
+        if number % TRIM_EVERY == TRIM_EVERY - 1:
+            context.trimmer.trim_unit(context.name, number)
+            context.trimmer.trim_outputs(context.segment, context.unit.shard)
+        context.crash.at("before-commit", context.name, number)
+
+    def _account(
+        self, previous: RangeRecord | None, record: RangeRecord, rows_out: int, seconds: float
+    ) -> None:
+        groups = key_group_range(self.context.unit.shard, self.context.segment.shards)
+        for name, shards in read_range(previous, record).items():
+            for shard, numbers in enumerate(shards):
+                for number in numbers:
+                    found = self.context.log.need_slice(name, shard, number)
+                    self._tails[name, shard] = found
+                    self.progress.rows_in += sum(
+                        part.rows
+                        for file in found.files
+                        for part in file.parts
+                        if part.group in groups
+                    )
+        self.progress.rows_out += rows_out
+        self.progress.batch_ms = 1000 * seconds
+        self.progress.batch, self.progress.epoch = record.number, record.upto
+
+    # Telling
+
+    def _frontier(self) -> int:
+        """The epoch that every shard of every input has published."""
+        log: SliceLog = self.context.log
+        ends = []
+        for name in self.context.segment.inputs:
+            for shard in range(self.context.deployment.producer(name).shards):
+                tail = self._tails.get((name, shard))
+                for found in log.slices_from(name, shard, tail.number + 1 if tail else 0):
+                    tail = found
+                if tail is not None:
+                    self._tails[name, shard] = tail
+                ends.append(tail.upto if tail else -1)
+        return min(ends, default=-1)
+
+    def _failed(self, error: BaseException) -> None:
+        text = "".join(traceback.format_exception(error))
+        if isinstance(error, OperatorError):
+            self.progress.operator = error.operator
+        else:
+            self.progress.operator = culprit(self._pipeline, self.context.segment, text)
+        self._end("failed", text)
+
+    def _end(self, state: Any, error: str | None) -> None:
+        self.progress.error = error
+        self.progress.state = state
+
+    def _checkpoint(self, generation: int) -> Path:
+        return self.context.log.layout.checkpoint(self.context.unit, generation)
+
+
+def _stop(query: StreamingQuery) -> None:
+    with contextlib.suppress(Exception):  # a batch that does not end in time is killed with us
+        query.stop()

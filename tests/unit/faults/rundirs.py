@@ -1,0 +1,135 @@
+"""Run directories written by hand, for checkers to read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite
+
+EPOCHS = 12
+WINDOW = 3
+
+
+def rows_of(epoch, seed):
+    """Two rows per epoch."""
+    at = datetime.fromtimestamp(epoch, UTC)
+    return [(at, f"k{epoch % 2}", epoch), (at + timedelta(milliseconds=500), "k9", epoch + 100)]
+
+
+def make_pipeline(kind="append"):
+    """One source and one sink: all rows, sums per key, or sums per window."""
+    p = Pipeline("checked", event_time=("ts", "1s"))
+    source = p.source("s", Generator(rows_of, "ts timestamp, key string, n bigint"))
+    if kind == "append":
+        p.sink("out", source.map("m", lambda frame: frame), Parquet("out"))
+        p.expected("out")(lambda rows: rows["s"])
+    elif kind == "upsert":
+        sums = source.aggregate("sum", lambda frame: frame, key="key", output="upsert")
+        p.sink("out", sums, Sqlite("out.db"))
+        p.expected("out")(sums_by_key)
+    else:
+        p.sink("out", source.aggregate("sum", lambda frame: frame), Parquet("out"))
+        p.expected("out", closes="ts")(sums_by_window)
+    return p
+
+
+def sums_by_key(rows):
+    sums = {}
+    for row in rows["s"]:
+        sums[row["key"]] = sums.get(row["key"], 0) + row["n"]
+    return [{"key": key, "n": n} for key, n in sums.items()]
+
+
+def sums_by_window(rows):
+    sums = {}
+    for row in rows["s"]:
+        window = int(row["ts"].timestamp() // WINDOW)
+        sums[window] = sums.get(window, 0) + row["n"]
+    end = timedelta(seconds=WINDOW, microseconds=-1)
+    return [
+        {"ts": datetime.fromtimestamp(window * WINDOW, UTC) + end, "n": n}
+        for window, n in sums.items()
+    ]
+
+
+def write_record(path, kind, body):
+    data = json.dumps(body).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = f"holdfast-record 1 {kind} {len(data)} {zlib.crc32(data):08x}\n".encode()
+    path.write_bytes(head + data)
+
+
+def write_stream(path, table):
+    with path.open("wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+
+
+def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, shard=0):
+    data = run / "log" / boundary / str(shard) / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    files = []
+    if rows:
+        table = pa.Table.from_pylist(rows, schema=schema)
+        name = f"{number:010d}-g0.arrow"
+        write_stream(data / name, table)
+        files.append({"name": name, "parts": [{"rows": table.num_rows}]})
+    body = {"after": number - 1, "upto": number, "files": files, "watermark_us": watermark_us}
+    path = run / "log" / boundary / str(shard) / "slices" / f"t0-{number:010d}"
+    write_record(path, "slice", body)
+
+
+def write_run(run, kind="append", *, undelivered=0):
+    """A run of EPOCHS epochs, right in every row; the last batches may be undelivered."""
+    p = make_pipeline(kind)
+    operator = p.sinks[0].inputs[0]
+    kept = []
+    for epoch in range(EPOCHS):
+        rows = p.operator("s").source.table(epoch, epoch_s=1.0).to_pylist()
+        kept += rows
+        watermark = (epoch - 1) * 1_000_000 + 500_000
+        write_slice(run, "s", epoch, rows, watermark_us=watermark)
+        write_slice(run, operator, epoch, [], watermark_us=watermark)
+    for number in range(EPOCHS):
+        body = {"after": number - 1, "upto": number, "inputs": {operator: [number + 1]}}
+        write_record(run / "units" / "out#0" / "ranges" / f"t0-{number:010d}", "range", body)
+    deliver(run, kind, kept, EPOCHS - undelivered)
+    return p
+
+
+def deliver(run, kind, kept, batches):
+    """What a right exporter would have written after that many batches, one per epoch."""
+    if kind == "upsert":
+        sums = sums_by_key({"s": kept[: 2 * batches]})
+        with closing(sqlite3.connect(run / "out.db")) as base, base:
+            base.execute("CREATE TABLE results (key TEXT PRIMARY KEY, n INTEGER)")
+            base.execute("CREATE TABLE holdfast_progress (sink TEXT PRIMARY KEY, batch INT)")
+            base.executemany("INSERT INTO results VALUES (:key, :n)", sums)
+            base.execute("INSERT INTO holdfast_progress VALUES ('out', ?)", (batches - 1,))
+        return
+    given = 0
+    for number in range(batches):
+        if kind == "append":
+            rows = kept[2 * number : 2 * number + 2]
+        else:
+            watermark = datetime.fromtimestamp(number - 1, UTC) + timedelta(milliseconds=500)
+            due = [row for row in sums_by_window({"s": kept}) if row["ts"] < watermark]
+            rows, given = due[given:], len(due)
+        if rows:
+            write_part(run, number, rows)
+
+
+def write_part(run, number, rows):
+    folder = run / "out"
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / f"part-{number:010d}.parquet")
+
+
+def read_part(run, number):
+    return pq.read_table(run / "out" / f"part-{number:010d}.parquet").to_pylist()
