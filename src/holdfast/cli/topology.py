@@ -284,14 +284,18 @@ def _operators(topology: Topology) -> Table:
         table.add_row(
             _plain(operator.name),
             str(operator.parallelism),
-            f"{rates.input[i]:,.4g}",
-            f"{rates.output[i]:,.4g}",
-            f"{per_operator(operator.state_size, how='sum'):,.6g}",
+            _rounded(rates.input[i]),
+            _rounded(rates.output[i]),
+            _rounded(per_operator(operator.state_size, how="sum")),
             "-" if again is None else f"{per_operator(again, how='max'):g}",
             _plain(("join of " if operator.input == "correlated" else "") + reads)
             or "[dim](source)[/]",
         )
     return table
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _plain(text: str) -> str:

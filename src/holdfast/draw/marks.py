@@ -118,7 +118,7 @@ def _caption(topology: Topology, plan: Mapping[str, Any]) -> str:
             parts.append(f"{count} {one if count == 1 else many}")
     for key, said in (
         ("overall", f"recovers within {{}} {time}"),
-        ("expected_recovery_time", f"expected recovery {{}} {time} per {time}"),
+        ("expected_recovery_time", "expected recovery time {}"),
         ("checkpoint_overhead", "checkpoint overhead {}"),
         ("fidelity", "fidelity {}"),
     ):

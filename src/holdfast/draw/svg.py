@@ -245,7 +245,7 @@ def _frame(
 ) -> str:
     tasks = topology.task_count
     said = f"{len(topology.operators)} operators · {tasks} tasks · {len(topology.edges)} streams"
-    caption_width = text_width(marks.caption, _TEXT_SIZE, bold=True) * 1.05
+    caption_width = text_width(marks.caption, _TEXT_SIZE, bold=True)
     room = max(geometry.width, text_width(said, _TEXT_SIZE), caption_width, 380.0)
     keys, keys_height = draw_legend(legend, room)
     header = _HEADER + (18.0 if marks.caption else 0.0) + (_HULL if marks.segments else 0.0)

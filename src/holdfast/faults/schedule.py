@@ -155,7 +155,7 @@ def _fault(item: Any, where: str) -> Fault:
     unknown = set(item) - _FIELDS
     if unknown:
         raise BadInputError(
-            f"unknown field {sorted(map(str, unknown))[0]!r}",
+            f"unknown field {min(map(str, unknown))!r}",
             where=where,
             hint=f"a fault has {', '.join(sorted(_FIELDS))}",
         )

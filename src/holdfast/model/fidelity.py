@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
+from holdfast.model.fidelity_levels import LevelPasses, level_passes
 from holdfast.model.fidelity_streams import (
     FloatArray,
     Stream,
@@ -185,6 +186,8 @@ class FidelityModel:
 
     def propagate(self, state: FloatArray, *, joins: bool = True) -> FloatArray:
         """Completeness of every task's output; `joins=False` treats joins as unions."""
+        if self._levels is not None:
+            return self._levels.propagate(state, joins=joins)
         complete = state.copy()
         for i in self.topology.order:
             if self.inputs[i]:
@@ -218,12 +221,12 @@ class FidelityModel:
         return total
 
     def sensitivity(self, state: FloatArray, complete: FloatArray) -> FloatArray:
-        """Derivative of OF by each task's state, from the result of `propagate`."""
-        down = np.zeros_like(complete)
+        """Derivative of OF by each task's state (of one failure set), from `propagate`."""
+        down = np.zeros(self.size)
         for query in self.queries:
-            down[self.spans[query.operator]] += np.multiply.outer(
-                query.weight * query.parts, np.ones(complete.shape[1:])
-            )
+            down[self.spans[query.operator]] += query.weight * query.parts
+        if self._levels is not None:
+            return self._levels.sensitivity(state, complete, down)
         by_state = np.empty_like(complete)
         for i in reversed(self.topology.order):
             span, inputs = self.spans[i], self.inputs[i]
@@ -245,6 +248,10 @@ class FidelityModel:
                     share = (item.weight * passed.T).T
                 down[self.spans[item.producer]] += item.stream.scatter(share)
         return by_state
+
+    @cached_property
+    def _levels(self) -> LevelPasses | None:
+        return level_passes(self)
 
     # -- names ------------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ from holdfast.model.topology import Edge, Partitioning, Topology, iter_links
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Entries = tuple[IntArray, IntArray, FloatArray]
+"""Consumer, producer and weight of each link, as parallel arrays."""
 
 
 class Stream(Protocol):
@@ -41,6 +43,13 @@ class Stream(Protocol):
 
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:
         """The upstream tasks (by position in their operator) behind one consumer, with weights."""
+        ...
+
+    def entries(self, size: int, width: int) -> Entries:
+        """All of `parts` at once, for `size` producers and `width` consumers.
+
+        A shared stream has the one consumer 0.
+        """
         ...
 
 
@@ -66,6 +75,9 @@ class SharedStream:
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:  # noqa: ARG002
         return range(len(self.weights)), self.weights.tolist()
 
+    def entries(self, size: int, width: int) -> Entries:  # noqa: ARG002
+        return np.zeros(size, np.int64), np.arange(size), self.weights
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DenseStream:
@@ -86,6 +98,10 @@ class DenseStream:
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:
         return range(self.weights.shape[1]), self.weights[task].tolist()
 
+    def entries(self, size: int, width: int) -> Entries:
+        consumers = np.repeat(np.arange(width), size)
+        return consumers, np.tile(np.arange(size), width), self.weights.ravel()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AlignedStream:
@@ -103,6 +119,9 @@ class AlignedStream:
 
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:
         return (task,), (1.0,)
+
+    def entries(self, size: int, width: int) -> Entries:  # noqa: ARG002
+        return np.arange(size), np.arange(size), np.ones(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -126,6 +145,9 @@ class SplitStream:
 
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:
         return (int(self.producer[task]),), (1.0,)
+
+    def entries(self, size: int, width: int) -> Entries:  # noqa: ARG002
+        return np.arange(width), self.producer, np.ones(width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,6 +174,9 @@ class MergeStream:
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:
         members = np.flatnonzero(self.consumer == task)
         return members.tolist(), self.weights[members].tolist()
+
+    def entries(self, size: int, width: int) -> Entries:  # noqa: ARG002
+        return self.consumer, np.arange(size), self.weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

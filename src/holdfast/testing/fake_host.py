@@ -22,16 +22,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from holdfast.control.shell.rundir import RunSpec
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.runtime.host import UnitStatus
 
 POLL_S = 0.01
 
 
-def create(run_dir: Path, node: str, deployment: Deployment, app: str) -> FakeUnitHost:
+def create(run_dir: Path, node: str, spec: RunSpec) -> FakeUnitHost:
     """The host factory that `--host fake` names."""
-    del app
-    return FakeUnitHost(run_dir=run_dir, node=node, deployment=deployment)
+    return FakeUnitHost(run_dir=run_dir, node=node, deployment=spec.deployment)
 
 
 @dataclass(kw_only=True)

@@ -23,6 +23,7 @@ many tasks per look, so that the number of looks no longer grows with the topolo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -165,29 +166,47 @@ def from_above(problem: Problem, solve: Solve) -> BoolArray:
     Every state on the way is a plan whose tasks all count: what a removal leaves without a
     complete tree goes at once.
     """
-    model, cost, step = problem.model, problem.cost, _step(problem)
     chosen = problem.most.copy()
+    for removed in _removals(problem, chosen, problem.budget, solve):
+        chosen[removed] = False
+    if not problem.fits(chosen):
+        return problem.base.copy()
+    return problem.filled(chosen, step=_step(problem))
+
+
+def removal_order(problem: Problem, solve: Solve) -> list[int]:
+    """All open tasks, what is missed least first."""
+    chosen = problem.most.copy()
+    order: list[int] = []
+    for removed in _removals(problem, chosen, problem.price(problem.base), solve):
+        chosen[removed] = False
+        order.extend(removed.tolist())
+    return order
+
+
+def _removals(
+    problem: Problem, chosen: BoolArray, budget: float, solve: Solve
+) -> Iterator[IntArray]:
+    """What to take away next from `chosen`, which the caller updates, until it costs `budget`."""
+    model, cost, step = problem.model, problem.cost, _step(problem)
     lengths = [span.stop - span.start for span in model.spans]
     operator = np.repeat(np.arange(len(lengths)), lengths)
-    while not problem.fits(chosen):
+    while problem.price(chosen) > budget + SLACK and not solve.should_stop():
         missed = problem.derivative(chosen)
-        chosen = problem.base | (chosen & (missed > 0))
-        excess = problem.price(chosen) - problem.budget - SLACK
-        if excess <= 0:
-            break
         loose = np.flatnonzero(chosen & ~problem.base)
-        if not len(loose) or solve.should_stop():
-            return problem.base.copy()
+        dead = loose[missed[loose] <= 0]
+        if len(dead):
+            yield dead
+            continue
         if not model.is_linear:
             missed = problem.marginals(chosen)
         ranked = loose[np.argsort(missed[loose] / cost[loose], kind="stable")]
         if step == 0:
-            chosen[ranked[0]] = False
+            yield ranked[:1]
             continue
         ranked = _spread(ranked, operator, chosen)[: max(1, int(step * len(loose)))]
-        taken = np.cumsum(cost[ranked]) - cost[ranked] < excess
-        chosen[ranked[taken]] = False
-    return problem.filled(chosen, step=step)
+        excess = problem.price(chosen) - budget - SLACK
+        yield ranked[np.cumsum(cost[ranked]) - cost[ranked] < excess]
 
 
 def _spread(ranked: IntArray, operator: IntArray, chosen: BoolArray) -> IntArray:

@@ -37,6 +37,9 @@ class LaunchSettings:
     """Nodes and spares are dealt to the failure domains d0, d1, ... in turn."""
     replace: bool = True
     """Start a new spare in the place of a dead node."""
+    replace_delay_s: float = 3.0
+    """How long to wait with that if there are spares: a starting Java virtual machine would take
+    the processor from the recovery."""
     beat_s: float = 0.25
     orphan_s: float = 120.0
     stop_s: float = 15.0
@@ -66,6 +69,8 @@ class LocalLauncher:
         self._line: LineSocket | None = None
         self._replaced: tuple[float, ...] = ()
         self._restarted: tuple[float, ...] = ()
+        self._due: list[tuple[float, str]] = []
+        """Replacements to start: when, and in which failure domain."""
         self._spare_count = 0
         self._stopping = False
         self.finished = threading.Event()
@@ -189,8 +194,17 @@ class LocalLauncher:
                 coordinator = self._coordinator
                 if coordinator is not None and coordinator.exit_code() is not None:
                     self._coordinator_ended(coordinator)
+                self._start_due()
             for child in ended:
                 child.sweep()
+
+    def _start_due(self) -> None:
+        now = self._clock.now()
+        ready = [domain for at, domain in self._due if at <= now]
+        self._due = [(at, domain) for at, domain in self._due if at > now]
+        if not self._stopping:
+            for domain in ready:
+                self.add_spare(domain)
 
     def _node_ended(self, child: Child) -> None:
         del self._nodes[child.name]
@@ -205,7 +219,8 @@ class LocalLauncher:
         now = self._clock.now()
         self._replaced = self._settings.restarts.recent((*self._replaced, now), now)
         if self._settings.restarts.allows(self._replaced, now):
-            self.add_spare(self._domains[child.name])
+            delay = self._settings.replace_delay_s if self._settings.spares else 0.0
+            self._due.append((now + delay, self._domains[child.name]))
         else:
             log.error("nodes die too often: %s is not replaced", child.name)
 

@@ -51,9 +51,11 @@ class StopReport:
 
 
 def all_running(view: dict[str, Any]) -> bool:
-    """A condition for `LocalRun.wait_for`: every unit runs and no recovery is open."""
-    return view["status"] == "running" and all(
-        recovery["outcome"] != "open" for recovery in view["recoveries"]
+    """A condition for `LocalRun.wait_for`: every unit is heard of and runs, all are recovered."""
+    return (
+        view["status"] == "running"
+        and all(unit["epoch"] is not None for unit in view["units"])
+        and all(recovery["outcome"] != "open" for recovery in view["recoveries"])
     )
 
 
@@ -87,8 +89,8 @@ class LocalRun:
     ) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Start all processes; returns at once."""
+    def require_free(self) -> None:
+        """Raise if another launch of this run directory is alive."""
         left = self._list.leftovers()
         if left:
             raise BadInputError(
@@ -96,6 +98,10 @@ class LocalRun:
                 where=str(self.run_dir),
                 hint="stop that run first",
             )
+
+    def start(self) -> None:
+        """Start all processes; returns at once."""
+        self.require_free()
         write_spec(self.run_dir, self.spec)
         self._list.clear()
         self._started = True

@@ -82,6 +82,14 @@ class SliceLog:
             replace(record, writer=self.writer),
         )
 
+    def put_time(self, unit: str, number: int) -> float:
+        """When a range record was put, wall-clock seconds; 0 if that is not known."""
+        path = self.layout.root / member(self.layout.ranges(unit), number)
+        try:
+            return path.stat().st_mtime
+        except OSError:
+            return 0.0
+
     def newest_range(self, unit: str, start: int = -1) -> int:
         """Number of the newest range record, -1 for none; walks on from `start` if given."""
         if start < 0:

@@ -8,6 +8,7 @@ import logging.handlers
 import os
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.control.shell.rundir import node_log_path, read_spec
@@ -32,8 +33,8 @@ def main() -> int:
     _log_to(node_log_path(run_dir, options.name))
     spec = read_spec(run_dir)
     try:
-        create = find_host(options.host or spec.host)
-        host = create(run_dir, options.name, spec.deployment, options.app or spec.app)
+        spec = replace(spec, app=options.app or spec.app, host=options.host or spec.host)
+        host = find_host(spec.host)(run_dir, options.name, spec)
     except BadInputError as error:
         logging.getLogger("holdfast.node").error("%s", error)  # noqa: TRY400
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201

@@ -7,17 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from holdfast.control.shell.rundir import RunSpec
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment
 from holdfast.runtime.host import UnitHost
 
-HostFactory: TypeAlias = Callable[[Path, str, Deployment, str], UnitHost]
-"""Called with the run directory, the node's name, the deployment and the application."""
+HostFactory: TypeAlias = Callable[[Path, str, RunSpec], UnitHost]
+"""Called with the run directory, the node's name and what runs."""
 
 KNOWN = {
-    "spark": "holdfast.runtime.spark.host:create",
+    "spark": "holdfast.runtime.node.hosts:create_spark",
     "fake": "holdfast.testing.fake_host:create",
 }
+
+
+def create_spark(run_dir: Path, node: str, spec: RunSpec) -> UnitHost:
+    """Units on a Spark session of this process; `spec.options` are its settings."""
+    # Imported here: a node with another host needs no Spark.
+    from holdfast.pipeline import load_pipeline  # noqa: PLC0415
+    from holdfast.runtime.spark.host import SparkUnitHost  # noqa: PLC0415
+
+    del node
+    return SparkUnitHost(spec.deployment, load_pipeline(spec.app), run_dir, **dict(spec.options))
 
 
 def find_host(name: str) -> HostFactory:

@@ -137,6 +137,8 @@ class NodeProgram:
             command.cause,
         )
         try:
+            # An earlier generation that failed here may still hold on to something.
+            self._host.stop(command.unit)
             self._host.start(command.unit, command.generation, command.clone_from)
         except Exception:
             log.exception("unit=%s generation=%d cannot start", command.unit, command.generation)
@@ -163,6 +165,9 @@ class NodeProgram:
         if reason in ("fenced", "parent gone"):
             # Its units run elsewhere, or nobody waits for a clean end.
             self._kill_everything(FENCED)
+        if not self._board.reports(self._clock.now()):
+            # A spare may be in the middle of warming up and has nothing to bring to an end.
+            self._kill_everything(FENCED if reason == "orphaned" else 0)
         self._jobs.put(_End(reason=reason))
         timer = threading.Timer(self._settings.stop_s, self._kill_everything, args=(2,))
         timer.daemon = True
@@ -205,8 +210,10 @@ class NodeProgram:
         )
 
     def _warm(self) -> None:
+        """Spares only: a worker's units start at once and would have to share the processor."""
         try:
-            self._host.warm()
+            if self._settings.spare:
+                self._host.warm()
         except Exception:
             # Without a session this node is of no use, and another one may have better luck.
             log.exception("cannot warm up")

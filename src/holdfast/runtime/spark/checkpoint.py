@@ -59,11 +59,15 @@ def remove_older(folder: Path, keep_from: int) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def batch_number(checkpoint: Path, spark_batch: int) -> int:
-    """Our number of one of Spark's batches: the end offset that Spark logged for it."""
+def batch_number(checkpoint: Path, spark_batch: int, rows: int) -> int:
+    """Our number of one of Spark's batches: from the end offset that Spark logged for it.
+
+    Not Spark's batch id, which other things than our batches can use up. `rows` is how many rows
+    of the clock source stand for one batch.
+    """
     offset = source_offset(checkpoint, spark_batch)
     try:
-        return int(json.loads(offset)["n"])
+        return int(json.loads(offset)["offset"]) // rows - 1
     except (ValueError, KeyError, TypeError):
         path = checkpoint / "offsets" / str(spark_batch)
         raise CorruptLogError("holds no batch number", path=str(path)) from None

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType, TimestampType
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.model.deployment import Deployment, Segment
 from holdfast.pipeline import Operator, Pipeline
-from holdfast.runtime.spark.reader import FORMAT, INPUT, TICK, InputSpec, ReaderSpec, column_name
+from holdfast.runtime.spark.reader import TICK, InputSpec, ReaderSpec, task
 
 FAR_US = 400 * 365 * 86_400 * 1_000_000
 """Delay under which tick rows alone move the watermark: rows behind a stateful segment may be older
@@ -68,13 +68,21 @@ def event_column(pipeline: Pipeline, schema: StructType) -> str | None:
 
 def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
     """One streaming DataFrame per input, all from one source, with watermarks and without ticks."""
-    whole = spark.readStream.format(FORMAT).option("spec", spec.save()).load()
+    clock = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", spec.tasks)
+        .option("numPartitions", spec.tasks)
+        .load()
+        .select("value")
+    )
     frames = {}
     for index, item in enumerate(spec.inputs):
-        frame = whole if len(spec.inputs) == 1 else whole.where(F.col(INPUT) == index)
-        names = item.struct().names
-        columns = [F.col(f"`{column_name(index, name)}`").alias(name) for name in names]
-        frame = frame.select(*columns, TICK)
+        place = F.pmod(F.col("value"), F.lit(spec.tasks))
+        first = index * spec.partitions
+        mine = clock.where(place.between(first, first + spec.partitions - 1))
+        frame = (mine if len(spec.inputs) > 1 else clock).mapInArrow(
+            task(spec, index), item.struct()
+        )
         if item.event_column is None:
             frames[item.boundary] = frame.where(~F.col(TICK)).drop(TICK)
             continue

@@ -43,7 +43,6 @@ class SparkUnitHost:
         pipeline: Pipeline,
         run_dir: str | Path,
         *,
-        cores: int = 2,
         memory_mb: int = 512,
         keep_input: bool = False,
         partitions: int = 1,
@@ -52,7 +51,7 @@ class SparkUnitHost:
         self._deployment = deployment
         self._pipeline = pipeline
         self._root = Path(run_dir).resolve()
-        self._cores, self._memory_mb = cores, memory_mb
+        self._memory_mb = memory_mb
         self._keep_input = keep_input
         self._partitions = partitions
         self._spark = spark
@@ -107,9 +106,7 @@ class SparkUnitHost:
         """The node's session, started on first use."""
         with self._lock:
             if self._spark is None:
-                self._spark = start_session(
-                    self._deployment.pipeline, cores=self._cores, memory_mb=self._memory_mb
-                )
+                self._spark = start_session(self._deployment.pipeline, memory_mb=self._memory_mb)
             return self._spark
 
     def schemas(self) -> Mapping[str, StructType]:

@@ -1,28 +1,30 @@
-"""The slice log as a Spark streaming source: offset n means "range record n was read".
+"""The slice log as a Spark stream: batch n of a unit reads what range record n says.
 
-All inputs of a unit come through this one source, since Spark would plan the offsets of two
-sources apart. Each input has its own columns, prefixed, and a number; Spark reads the source once
-per branch of its plan. A batch without rows still has a range record, so it still runs: it carries
-a tick row per input with the watermark, which drives eviction in every shard alike.
+Spark's own clock-like source gives one tiny row per part of batch n; a Python function behind it
+waits until the inputs allow range record n, puts or adopts it, and turns the row into the rows of
+that part. So a batch is planned before its input is there, no source process has to be started per
+query, and a query with several inputs reads each of them once. All inputs hang on the one source,
+as Spark would plan the offsets of two apart.
+
+A batch without rows still has a range record, so it still runs: it carries a tick row per input
+with the watermark, which drives eviction in every shard alike.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pickle
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit
-from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
+from holdfast.errors import HoldfastError
 from holdfast.model.keygroups import split_range
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.runtime.log.crash import Crash
@@ -31,12 +33,18 @@ from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 
-FORMAT = "holdfast_log"
-INPUT, TICK = "_hf_input", "_hf_tick"
+TICK = "_hf_tick"
 ROWS_PER_BATCH = 65_536
 """Small record batches are joined to about this size before Spark gets them."""
-POLL_S, PATIENCE_S = 0.004, 0.2
-"""How often to look for new slices, and how long before Spark gets its thread back."""
+POLL_S = 0.004
+"""How often a waiting task looks for new slices."""
+CHECK_S = 0.25
+"""How often it asks whether a newer generation has taken over."""
+MAX_READERS = 32
+
+
+class StoppedError(HoldfastError):
+    """A task gave up waiting because its unit is to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +61,17 @@ class InputSpec:
     """What `withWatermark` subtracts; a tick row adds it."""
 
     def struct(self) -> StructType:
-        return StructType.fromJson(json.loads(self.schema))
+        """The boundary's columns, nullable since a tick has none of them, and whether a tick."""
+        fields = StructType.fromJson(json.loads(self.schema))._as_nullable().fields  # noqa: SLF001
+        return StructType([*fields, StructField(TICK, BooleanType())])
+
+    def arrow_schema(self) -> Any:
+        return to_arrow_schema(self.struct(), timezone="UTC")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderSpec:
-    """Everything the source needs to know; other processes load it from a file."""
+    """Everything a reading task needs to know; it travels with the function."""
 
     root: str
     unit: str
@@ -71,121 +84,80 @@ class ReaderSpec:
     """Tasks per input; the key groups are divided among them."""
     crash: Crash = field(default_factory=Crash)
 
-    def save(self) -> str:
-        """Write it down and return where: Spark runs regular expressions over option values, and
-        their recursion overflows the stack on long ones."""
-        folder = Path(self.root) / "units" / word(self.unit)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"reader-{self.generation}.pickle"
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_bytes(pickle.dumps(self))
-        temporary.replace(path)
-        return str(path)
-
-    @classmethod
-    def load(cls, path: str) -> ReaderSpec:
-        return cast("ReaderSpec", pickle.loads(Path(path).read_bytes()))  # noqa: S301 - our own
-
-    def struct(self) -> StructType:
-        """Which input, whether a tick, then the columns of every input under its prefix."""
-        fields = [StructField(INPUT, IntegerType()), StructField(TICK, BooleanType())]
-        for index, item in enumerate(self.inputs):
-            fields += [
-                StructField(column_name(index, field.name), nullable(field.dataType))
-                for field in item.struct()
-            ]
-        return StructType(fields)
+    @property
+    def tasks(self) -> int:
+        """Rows that stand for one batch: one per input and part of its key groups."""
+        return len(self.inputs) * self.partitions
 
 
-class LogSource(DataSource):
-    """Registered under FORMAT in every session that runs units."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> StructType:
-        return ReaderSpec.load(self.options["spec"]).struct()
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        return LogReader(ReaderSpec.load(self.options["spec"]))
-
-
-@dataclass(frozen=True, slots=True)
-class LogPartition(InputPartition):
-    """The part of one batch that one task reads."""
-
-    input: int
-    groups: range
-    slices: tuple[SliceRecord, ...]
-    skip: tuple[int, ...]
-    tick_us: int | None
-
-    # InputPartition's own constructor takes a value that is not needed here.
-    def __repr__(self) -> str:
-        return f"LogPartition({self.input}, {self.groups}, {len(self.slices)} slices)"
-
-
-class LogReader(DataSourceStreamReader):
-    """Lives in a process of its own for the length of a query; `read` runs in tasks."""
+class LogReader:
+    """Decides and reads the batches of one unit in one Python worker."""
 
     def __init__(self, spec: ReaderSpec) -> None:
         self.spec = spec
-        self._log: SliceLog | None = None
+        self.log = SliceLog(spec.root)
+        self._stop = stop_marker(spec.root, spec.unit, spec.generation)
         self._unread: dict[tuple[str, int], list[SliceRecord]] = {}
         """Published slices seen and not yet in a range, so that none is read twice."""
         self._ranges: dict[int, RangeRecord] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"spec": self.spec, "_log": None, "_unread": {}, "_ranges": {}}
+    def read(self, number: int, index: int, part: int) -> Iterator[Any]:
+        """The rows of one task: one part of one input of a batch, the tick last."""
+        record = self._await(number)
+        previous = self._need(number - 1)
+        item, spec = self.spec.inputs[index], self.spec
+        skip = self.log.skip(spec.unit, number)
+        skipped = frozenset(skip.rows.get(item.boundary, ()) if skip else ())
+        owned = range(*spec.groups)
+        # Skipped rows are counted over the whole input, so one task must read all of it.
+        parts = [owned] if skipped else split_range(owned, spec.partitions)
+        if part >= len(parts):
+            return
+        slices = [
+            self._slice(item.boundary, shard, at)
+            for shard, numbers in enumerate(read_range(previous, record)[item.boundary])
+            for at in numbers
+        ]
+        schema = item.arrow_schema()
+        rows = self._rows(item, slices, parts[part])
+        for batch in _joined(_without(rows, skipped) if skipped else rows):
+            yield _shaped(batch, schema)
+        if part == 0 and item.event_column and record.watermark_us is not None:
+            yield _tick(record.watermark_us + item.delay_us, item.event_column, schema)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"n": -1}
+    def _rows(self, item: InputSpec, slices: list[SliceRecord], groups: range) -> Iterator[Any]:
+        for record in slices:
+            folder = self.log.layout.data(item.boundary, record.shard)
+            yield from read_slice(folder, record, groups)
 
-    def latestOffset(  # noqa: N802
-        self,
-        start: dict[str, int],
-        limit: ReadLimit,  # noqa: ARG002 - ranges decide
-    ) -> dict[str, int]:
-        """Put, or adopt, the next range record; `start` if there is nothing to read yet."""
-        number = start["n"] + 1
-        deadline = time.monotonic() + PATIENCE_S
+    def _await(self, number: int) -> RangeRecord:
+        """The range record of a batch, put as soon as the inputs allow."""
+        parent, checked = os.getppid(), 0.0
         while True:
-            if self._advance(number):
-                return {"n": number}
-            if time.monotonic() > deadline:
-                return start
+            record = self._range(number) or self._propose(number)
+            if record is not None:
+                for old in [known for known in self._ranges if known < number - 1]:
+                    del self._ranges[old]
+                return record
+            if self._stop.exists():
+                raise StoppedError(f"{self.spec.unit} was told to stop")
+            if os.getppid() != parent:
+                raise StoppedError("the node is gone")
+            if time.monotonic() - checked > CHECK_S:
+                self.log.check_current(self.spec.unit, self.spec.generation)
+                checked = time.monotonic()
             time.sleep(POLL_S)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        found: list[InputPartition] = []
-        for number in range(start["n"] + 1, end["n"] + 1):
-            found += self._partitions(number)
-        return found
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        if not isinstance(partition, LogPartition):
-            raise TypeError(f"{partition!r} is not a partition of the log")
-        return read_partition(self.spec, partition)
-
-    def commit(self, end: dict[str, int]) -> None:
-        for number in [number for number in self._ranges if number < end["n"]]:
-            del self._ranges[number]
-
-    def _advance(self, number: int) -> bool:
-        record = self._range(number)
-        if record is None:
-            previous = self._need(number - 1)
-            proposed = next_range(
-                previous, self._published(previous), self.spec.batching, unit=self.spec.unit
-            )
-            if proposed is None:
-                return False
-            self.log.check_current(self.spec.unit, self.spec.generation)
-            record = self.log.put_range(proposed)
-            self._ranges[number] = record
-            self.spec.crash.at("after-range-record", self.spec.unit, number)
-        return True
+    def _propose(self, number: int) -> RangeRecord | None:
+        spec, previous = self.spec, self._need(number - 1)
+        proposed = next_range(previous, self._published(previous), spec.batching, unit=spec.unit)
+        if proposed is None:
+            return None
+        self.log.check_current(spec.unit, spec.generation)
+        record = self.log.put_range(replace(proposed, generation=spec.generation))
+        self._ranges[number] = record
+        spec.crash.at("after-range-record", spec.unit, number)
+        return record
 
     def _published(self, previous: RangeRecord | None) -> dict[str, list[list[SliceRecord]]]:
         found: dict[str, list[list[SliceRecord]]] = {}
@@ -203,30 +175,6 @@ class LogReader(DataSourceStreamReader):
         known += self.log.slices_from(boundary, shard, follow)
         self._unread[boundary, shard] = known
         return known
-
-    def _partitions(self, number: int) -> Iterator[LogPartition]:
-        record, previous = self._need(number), self._need(number - 1)
-        if record is None:
-            raise AssertionError("batches are numbered from 0")
-        skip = self.log.skip(self.spec.unit, number)
-        taken = read_range(previous, record)
-        owned = range(*self.spec.groups)
-        for index, item in enumerate(self.spec.inputs):
-            slices = tuple(
-                self._slice(item.boundary, shard, at)
-                for shard, numbers in enumerate(taken[item.boundary])
-                for at in numbers
-            )
-            tick = None
-            if item.event_column and record.watermark_us is not None:
-                tick = record.watermark_us + item.delay_us
-            # Skipped rows are counted over the whole input, so it must be read by one task.
-            skipped = skip.rows.get(item.boundary, ()) if skip else ()
-            parts = [owned] if skipped else split_range(owned, self.spec.partitions)
-            for part, groups in enumerate(parts):
-                yield LogPartition(
-                    index, groups, slices, tuple(skipped), tick if part == 0 else None
-                )
 
     def _slice(self, boundary: str, shard: int, number: int) -> SliceRecord:
         for item in self._unread.get((boundary, shard), []):
@@ -247,71 +195,67 @@ class LogReader(DataSourceStreamReader):
             return None
         return self._range(number) or self.log.need_range(self.spec.unit, number)
 
-    @property
-    def log(self) -> SliceLog:
-        if self._log is None:
-            self._log = SliceLog(self.spec.root)
-        return self._log
+
+_readers: dict[tuple[str, str, int], LogReader] = {}
+"""Workers are reused from batch to batch, and what they have seen of the log with them."""
 
 
-def read_partition(spec: ReaderSpec, partition: LogPartition) -> Iterator[Any]:
-    """The rows of one task as record batches of the common schema, the tick last."""
-    log = SliceLog(spec.root)
-    item = spec.inputs[partition.input]
-    schema = to_arrow_schema(spec.struct(), timezone="UTC")
+def reader_of(spec: ReaderSpec) -> LogReader:
+    """The reader of a unit's generation in this worker."""
+    key = (spec.root, spec.unit, spec.generation)
+    if key not in _readers:
+        if len(_readers) >= MAX_READERS:
+            _readers.clear()
+        _readers[key] = LogReader(spec)
+    return _readers[key]
+
+
+def task(spec: ReaderSpec, index: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What turns the row that stands for a part of a batch into the rows of an input."""
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for value in batch.column(0).to_pylist():
+                number, place = divmod(value, spec.tasks)
+                part = place - index * spec.partitions
+                yield from reader_of(spec).read(number, index, part)
+
+    return read
+
+
+def stop_marker(root: str | Path, unit: str, generation: int) -> Path:
+    """A file that tells a generation's waiting tasks to give up."""
+    return Path(root) / "units" / word(unit) / f"stop-{generation}"
+
+
+def _joined(batches: Iterator[Any]) -> Iterator[Any]:
+    """Small record batches put together: one per key group would cost more than its rows."""
     waiting: list[Any] = []
-    rows = position = 0
-    skip = frozenset(partition.skip)
-    for record in partition.slices:
-        folder = log.layout.data(item.boundary, record.shard)
-        for found in read_slice(folder, record, partition.groups):
-            kept = _without(found, skip, position) if skip else found
-            position += found.num_rows
-            rows += kept.num_rows
-            waiting.append(kept)
-            if rows >= ROWS_PER_BATCH:
-                yield _widen(_join(waiting), partition.input, schema)
-                waiting, rows = [], 0
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= ROWS_PER_BATCH:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows = [], 0
     if rows:
-        yield _widen(_join(waiting), partition.input, schema)
-    if partition.tick_us is not None and item.event_column:
-        yield _tick(partition, item.event_column, schema)
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
-def column_name(index: int, name: str) -> str:
-    """Name of an input's column in the source's schema."""
-    return f"_hf{index}_{name}"
+def _without(batches: Iterator[Any], skip: frozenset[int]) -> Iterator[Any]:
+    """Leave out rows by their position in reading order."""
+    position = 0
+    for batch in batches:
+        keep = [position + row not in skip for row in range(batch.num_rows)]
+        position += batch.num_rows
+        yield batch if all(keep) else batch.filter(pa.array(keep))
 
 
-def nullable(kind: Any) -> Any:
-    """A Spark type with everything in it nullable: rows of other inputs have no value here."""
-    return kind._as_nullable() if hasattr(kind, "_as_nullable") else kind  # noqa: SLF001
-
-
-def _join(batches: list[Any]) -> Any:
-    if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches).combine_chunks()
-    return table.to_batches()[0]
-
-
-def _without(batch: Any, skip: frozenset[int], position: int) -> Any:
-    mask = [position + row not in skip for row in range(batch.num_rows)]
-    return batch if all(mask) else batch.filter(pa.array(mask))
-
-
-def _widen(batch: Any, index: int, schema: Any) -> Any:
-    prefix = column_name(index, "")
-    arrays: list[Any] = []
-    for column in schema:
-        if column.name == INPUT:
-            arrays.append(pa.repeat(pa.scalar(index, pa.int32()), batch.num_rows))
-        elif column.name == TICK:
-            arrays.append(pa.repeat(pa.scalar(value=False), batch.num_rows))
-        elif column.name.startswith(prefix):
-            arrays.append(_as(batch.column(column.name[len(prefix) :]), column.type))
-        else:
-            arrays.append(pa.nulls(batch.num_rows, column.type))
+def _shaped(batch: Any, schema: Any) -> Any:
+    arrays: list[Any] = [
+        _as(batch.column(field.name), field.type) for field in schema if field.name != TICK
+    ]
+    arrays.append(pa.repeat(pa.scalar(value=False), batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -325,12 +269,11 @@ def _as(array: Any, kind: Any) -> Any:
         return pa.array(array.to_pylist(), kind)
 
 
-def _tick(partition: LogPartition, event_column: str, schema: Any) -> Any:
-    event = column_name(partition.input, event_column)
-    values = {INPUT: partition.input, TICK: True}
+def _tick(event_us: int, event_column: str, schema: Any) -> Any:
+    values: dict[str, Any] = {TICK: True}
     arrays = [
-        pa.array([partition.tick_us], pa.int64()).cast(field.type)
-        if field.name == event
+        pa.array([event_us], pa.int64()).cast(field.type)
+        if field.name == event_column
         else pa.array([values.get(field.name)], field.type)
         for field in schema
     ]

@@ -60,10 +60,13 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+TASK_SLOTS = 64
+"""Tasks that wait for input hold a slot, so there must be more slots than cores."""
+
+
 def start_session(
     name: str,
     *,
-    cores: int = 2,
     memory_mb: int = 512,
     scratch: Path | None = None,
     settings: Mapping[str, str] | None = None,
@@ -78,7 +81,7 @@ def start_session(
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()]
     builder = (
         SparkSession.builder.appName(name)
-        .master(f"local[{cores}]")
+        .master(f"local[{TASK_SLOTS}]")
         .config("spark.driver.memory", f"{memory_mb}m")
         .config("spark.driver.defaultJavaOptions", " ".join(options))
     )

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +36,12 @@ from holdfast.runtime.spark.compile import (
     read_frames,
 )
 from holdfast.runtime.spark.publish import publish, write_files
-from holdfast.runtime.spark.reader import LogSource, ReaderSpec
+from holdfast.runtime.spark.reader import ReaderSpec, stop_marker
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.threads import Progress, UnitContext
 
-START_ATTEMPTS = 3
-"""A query's Python source runner must connect within ten seconds, which a loaded machine misses."""
 KEEP_GENERATIONS = 2
 """Checkpoints of older generations that stay: the one in use and the one it was cloned from."""
-_LOST_RUNNER = ("PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "SocketTimeoutException")
-
-Quarantine = Callable[[RangeRecord | None, RangeRecord, BaseException], bool]
-"""Given a failed batch, put a skip record for the rows that make it fail; False: there are none."""
 
 
 class SparkUnit:
@@ -83,6 +77,10 @@ class SparkUnit:
 
     def stop(self) -> None:
         self._stopping.set()
+        marker = self._stop_marker()
+        with contextlib.suppress(OSError):
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
         query = self._query
         if query is not None:
             # stop() waits for the batch in hand: not on the caller's thread.
@@ -130,29 +128,11 @@ class SparkUnit:
         return newest_generation(folder, self.context.generation)
 
     def _run_query(self) -> None:
-        for attempt in range(1, START_ATTEMPTS + 1):
-            self._failure = None
-            self._start_query()
-            query = self._query
-            if query is None or self._stopping.is_set():
-                return
-            try:
-                query.awaitTermination()
-            except StreamingQueryException as error:
-                lost = self._failure is None and any(word in str(error) for word in _LOST_RUNNER)
-                if lost and self.progress.rows_in == 0 and attempt < START_ATTEMPTS:
-                    continue
-                raise self._failure or error from error
-            if self._failure is not None:
-                raise self._failure
-            return
-
-    def _start_query(self) -> None:
         context, segment = self.context, self.context.segment
+        self._stop_marker().unlink(missing_ok=True)
         session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
-        session.dataSource.register(LogSource)
         groups = key_group_range(context.unit.shard, segment.shards)
-        spec = ReaderSpec(
+        self._spec = ReaderSpec(
             root=str(context.log.layout.root),
             unit=context.name,
             generation=context.generation,
@@ -165,28 +145,31 @@ class SparkUnit:
             partitions=self._partitions,
             crash=context.crash,
         )
-        frame = build(self._pipeline, context.deployment, segment, read_frames(session, spec))
+        frames = read_frames(session, self._spec)
+        frame = build(self._pipeline, context.deployment, segment, frames)
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
-        with self._starts:
-            if self._stopping.is_set():
-                return
+        if self._stopping.is_set():
+            return
+        with self._starts:  # one at a time: starting is all work for one core
             self._query = (
                 frame.writeStream.foreachBatch(self._batch)
                 .outputMode("update" if upserts else "append")
                 .option("checkpointLocation", str(self._checkpoint(context.generation)))
                 .start()
             )
-            self._await_first_poll(self._query)
+        if self._stopping.is_set():
+            self.stop()
         self.progress.state = "running"
+        try:
+            self._query.awaitTermination()
+        except StreamingQueryException as error:
+            if not self._stopping.is_set():
+                raise self._failure or error from error
+        if self._failure is not None and not self._stopping.is_set():
+            raise self._failure
 
-    def _await_first_poll(self, query: StreamingQuery) -> None:
-        """Hold back other starts until this query's Python runner is connected."""
-        deadline = time.monotonic() + 5.0
-        while query.isActive and time.monotonic() < deadline and not self._stopping.is_set():
-            message = str(query.status["message"])
-            if "Initializing" not in message:
-                return
-            time.sleep(0.02)
+    def _stop_marker(self) -> Path:
+        return stop_marker(self.context.log.layout.root, self.context.name, self.context.generation)
 
     # One batch
 
@@ -199,12 +182,9 @@ class SparkUnit:
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
-        start = time.monotonic()
-        number = batch_number(self._checkpoint(context.generation), spark_batch)
-        record, previous = log.need_range(context.name, number), None
-        if record is None:
-            raise AssertionError("batches are numbered from 0")
-        previous = log.need_range(context.name, number - 1)
+        start = time.time()
+        checkpoint = self._checkpoint(context.generation)
+        number = batch_number(checkpoint, spark_batch, self._spec.tasks)
         written = write_files(
             frame,
             context.segment.outputs,
@@ -214,6 +194,7 @@ class SparkUnit:
             generation=context.generation,
         )
         context.crash.at("after-data-files", context.name, number)
+        record, previous = self._ranges(number)
         skip = log.skip(context.name, number)
         dead = sum(len(rows) for rows in skip.rows.values()) if skip else 0
         watermark = output_watermark(previous, record, stateful=context.segment.stateful)
@@ -234,11 +215,19 @@ class SparkUnit:
             for boundary in context.segment.outputs
         ]
         publish(log, records, unit=context.name, crash=context.crash)
-        self._account(previous, record, written.rows, time.monotonic() - start)
+        # The batch began when its input was there, not when Spark planned it.
+        began = max(start, log.put_time(context.name, number))
+        self._account(previous, record, written.rows, time.time() - began)
         if number % TRIM_EVERY == TRIM_EVERY - 1:
             context.trimmer.trim_unit(context.name, number)
             context.trimmer.trim_outputs(context.segment, context.unit.shard)
         context.crash.at("before-commit", context.name, number)
+
+    def _ranges(self, number: int) -> tuple[RangeRecord, RangeRecord | None]:
+        record = self.context.log.need_range(self.context.name, number)
+        if record is None:
+            raise AssertionError("batches are numbered from 0")
+        return record, self.context.log.need_range(self.context.name, number - 1)
 
     def _account(
         self, previous: RangeRecord | None, record: RangeRecord, rows_out: int, seconds: float

@@ -25,7 +25,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.spark.compile import read_frames
 from holdfast.runtime.spark.publish import write_files
-from holdfast.runtime.spark.reader import InputSpec, LogSource, ReaderSpec
+from holdfast.runtime.spark.reader import InputSpec, ReaderSpec, stop_marker
 from holdfast.runtime.spark.session import start_session, unit_session
 
 BATCHES = 4
@@ -36,10 +36,10 @@ def warm_up(spark: SparkSession, folder: Path, *, stateful: bool = True) -> None
     """Run a few batches through the log in a throw-away directory."""
     root = folder / uuid.uuid4().hex
     log = SliceLog(root)
+    log.claim("warm#0", 0)
     for number in range(BATCHES):
         _publish(log, number)
     session = unit_session(spark, snapshot_batches=2)
-    session.dataSource.register(LogSource)
     schema = StructType.fromDDL("ts timestamp, word string, n bigint")
     spec = ReaderSpec(
         root=str(root),
@@ -76,6 +76,7 @@ def warm_up(spark: SparkSession, folder: Path, *, stateful: bool = True) -> None
                 break
             time.sleep(0.02)
     finally:
+        stop_marker(root, spec.unit, spec.generation).touch()
         query.stop()
         shutil.rmtree(root, ignore_errors=True)
 

@@ -1,0 +1,158 @@
+"""`holdfast chaos` and `holdfast verify`: break a pipeline on purpose, and judge its results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.errors import BadInputError
+
+if TYPE_CHECKING:
+    from holdfast.faults.campaign import Outcome
+    from holdfast.faults.schedule import Schedule
+    from holdfast.faults.verify import Verdict
+
+
+def chaos(
+    app: Annotated[str, typer.Argument(help="A .py file or module:attribute.")],
+    schedule: Annotated[Path | None, typer.Option(help="A file of faults (YAML or JSON).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Draw the faults from this seed.")] = None,
+    faults: Annotated[int, typer.Option(help="How many faults to draw.")] = 4,
+    kinds: Annotated[str, typer.Option(help="Kinds to draw from, by comma; default: all.")] = "",
+    nodes: Annotated[int, typer.Option(help="Nodes that run units.")] = 2,
+    spares: Annotated[int, typer.Option(help="Nodes that wait with a warm session.")] = 1,
+    cuts: Annotated[str, typer.Option(help="none, all, or operators by comma.")] = "none",
+    shards: Annotated[list[str] | None, typer.Option(help="OPERATOR=N; may be repeated.")] = None,
+    run_dir: Annotated[Path | None, typer.Option("--run", help="A new run directory.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Run a pipeline, break it by a schedule, and verify that its results are right all the same.
+
+    Exit code 1 when a result is wrong or the run did not heal.
+    """
+    import tempfile
+
+    from holdfast.errors import CheckFailedError
+    from holdfast.faults.campaign import Campaign, run_campaign
+    from holdfast.pipeline import deploy, load_pipeline
+    from holdfast.runtime.launch.run import DeadlineError
+
+    pipeline = load_pipeline(app)
+    plan = _schedule(schedule, seed, faults, kinds)
+    deployment = deploy(pipeline, cuts=_cuts(cuts), shards=_shards(shards or []))
+    campaign = Campaign(
+        app=_absolute(app),
+        pipeline=pipeline,
+        deployment=deployment,
+        schedule=plan,
+        nodes=nodes,
+        spares=spares,
+    )
+    where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-chaos-{pipeline.name}-"))
+    if where.exists() and any(where.iterdir()):
+        raise BadInputError("is not empty", where=str(where), hint="name a new run directory")
+    try:
+        outcome = run_campaign(campaign, where, report=lambda line: typer.echo(line, err=True))
+    except DeadlineError as error:
+        raise CheckFailedError(f"{where}: {error}") from error
+    _finish(outcome, as_json=as_json)
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run directory whose input was kept.")],
+    app: Annotated[str, typer.Option(help="The application, if the run does not say.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare the results of a run with an independent computation over its kept input.
+
+    Exit code 1 when a row is missing, doubled or altered.
+    """
+    from holdfast.faults.verify import verify as check
+    from holdfast.pipeline import load_pipeline
+
+    if not run.is_dir():
+        raise BadInputError("is not a run directory", where=str(run))
+    verdict = check(run, load_pipeline(app or _app_of(run)))
+    if as_json:
+        typer.echo(json.dumps(verdict.to_json()))
+    else:
+        _show(verdict)
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+def _schedule(path: Path | None, seed: int | None, faults: int, kinds: str) -> Schedule:
+    from holdfast.faults.schedule import DRAWN, draw_schedule, read_schedule
+
+    if (path is None) == (seed is None):
+        raise BadInputError("needs either --schedule or --seed", where="chaos")
+    if path is not None:
+        return read_schedule(path)
+    # Any words are taken here; the schedule refuses what it does not know.
+    chosen = tuple(kinds.split(",")) if kinds else DRAWN
+    return draw_schedule(seed or 0, faults=faults, kinds=chosen)  # type: ignore[arg-type]
+
+
+def _absolute(app: str) -> str:
+    """Nodes may run in another directory."""
+    path, colon, attribute = app.partition(":")
+    return f"{Path(path).resolve()}{colon}{attribute}" if Path(path).is_file() else app
+
+
+def _cuts(text: str) -> str | set[str]:
+    return text if text in ("none", "all") else set(text.split(","))
+
+
+def _shards(items: list[str]) -> dict[str, int]:
+    shards = {}
+    for item in items:
+        name, _, number = item.partition("=")
+        if not number.isdigit():
+            raise BadInputError(f"{item!r} is not OPERATOR=N", where="--shards")
+        shards[name] = int(number)
+    return shards
+
+
+def _app_of(run: Path) -> str:
+    path = run / "run.json"
+    try:
+        app = json.loads(path.read_text(encoding="utf-8")).get("app")
+    except (OSError, ValueError) as error:
+        raise BadInputError(
+            "does not say which application it ran", where=str(run), hint="give --app"
+        ) from error
+    if not app:
+        raise BadInputError("names no application", where=str(path), hint="give --app")
+    return str(app)
+
+
+def _finish(outcome: Outcome, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(outcome.to_json()))
+    else:
+        for recovery in outcome.recoveries:
+            total = recovery["total_s"]
+            took = f"{total:.2f} s" if total is not None else "not caught up"
+            typer.echo(f"recovered {recovery['unit']} ({recovery['reason']}): {took}")
+        if outcome.stop.left:
+            typer.echo(f"processes left behind: {outcome.stop.left}")
+        _show(outcome.verdict)
+        typer.echo(f"run directory: {outcome.run_dir}")
+    if not outcome.ok:
+        raise typer.Exit(1)
+
+
+def _show(verdict: Verdict) -> None:
+    for finding in verdict.findings:
+        mark = "ok" if finding.ok else "WRONG"
+        line = f"{mark:5}  {finding.kind} {finding.name}: {finding.difference}"
+        typer.echo(f"{line}; {finding.note}" if finding.note else line)
+        for example in finding.difference.examples:
+            typer.echo(f"         {example}")
+    if verdict.ok:
+        typer.echo(f"{verdict.pipeline}: right, {verdict.compared} rows compared")
+    else:
+        typer.echo(f"{verdict.pipeline}: not proved right")

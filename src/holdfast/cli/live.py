@@ -1,0 +1,146 @@
+"""Tables of a running pipeline: the same for `run`, `status` and `nodes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_COLOURS = {
+    "running": "green",
+    "recovering": "yellow",
+    "starting": "cyan",
+    "gathering": "cyan",
+    "failed": "red",
+    "held": "red",
+    "waiting": "yellow",
+    "placed": "cyan",
+    "stopping": "magenta",
+}
+_RECOVERIES = 5
+
+
+def live_view(view: dict[str, Any], *, epoch_s: float) -> RenderableType:
+    """Everything at once, for a screen that redraws."""
+    parts: list[RenderableType] = [headline(view), units_table(view, epoch_s=epoch_s)]
+    parts.append(nodes_table(view))
+    if view["recoveries"]:
+        parts.append(recoveries_table(view))
+    parts += [Text(line, style="red") for line in failures(view)]
+    return Group(*parts)
+
+
+def headline(view: dict[str, Any]) -> Text:
+    seconds = max(0.0, view["now"] - view["opened_at"])
+    open_ = sum(recovery["outcome"] == "open" for recovery in view["recoveries"])
+    text = Text(f"{view['pipeline']}  ", style="bold")
+    text.append(view["status"], style=_COLOURS.get(view["status"], "white"))
+    text.append(f"  {seconds:.0f} s  {len(view['recoveries'])} recoveries", style="not bold")
+    if open_:
+        text.append(f", {open_} under way", style="yellow")
+    return text
+
+
+def units_table(view: dict[str, Any], *, epoch_s: float) -> Table:
+    table = _table(
+        "unit", "phase", "node", "gen", "epoch", "rows/s in", "out", "batch", "lag", "state"
+    )
+    for unit in view["units"]:
+        waiting = unit["waiting"]
+        table.add_row(
+            unit["unit"],
+            Text(unit["phase"], style=_COLOURS.get(unit["phase"], "white")),
+            unit["node"] or "-",
+            str(unit["generation"]),
+            _number(unit["epoch"]),
+            _number(unit["rate_in"]),
+            _number(unit["rate_out"]),
+            "-" if unit["batch_ms"] is None else f"{unit['batch_ms']:.0f} ms",
+            "-" if waiting is None else f"{waiting * epoch_s:.1f} s",
+            _bytes(unit["state_bytes"]),
+        )
+    return table
+
+
+def nodes_table(view: dict[str, Any]) -> Table:
+    table = _table("node", "domain", "role", "units", "pid", "silent", "cpu", "memory", "processes")
+    for node in view["nodes"]:
+        role = "spare" if node["spare"] else "worker"
+        if not node["connected"]:
+            role += ", away"
+        elif not node["ready"]:
+            role += ", warming"
+        table.add_row(
+            node["node"],
+            node["domain"] or "-",
+            role,
+            str(len(node["units"])),
+            str(node["pid"]),
+            "-" if node["silence_s"] is None else f"{node['silence_s']:.1f} s",
+            "-" if node["cpu"] is None else f"{node['cpu']:.0%}",
+            _bytes(node["memory_bytes"]),
+            _number(node["processes"]),
+        )
+    return table
+
+
+def recoveries_table(view: dict[str, Any]) -> Table:
+    """The latest few, with the durations of their phases."""
+    table = _table(
+        "recovery", "unit", "why", "from", "to", "detect", "restore", "catch up", "total"
+    )
+    for recovery in view["recoveries"][-_RECOVERIES:]:
+        total = _seconds(recovery["total_s"])
+        table.add_row(
+            f"{recovery['id']}",
+            recovery["unit"],
+            recovery["reason"],
+            recovery["from"],
+            recovery["to"] or "-",
+            _seconds(recovery["detect_s"]),
+            _seconds(recovery["restore_s"]),
+            _seconds(recovery["catch_up_s"]),
+            total if recovery["outcome"] in ("open", "caught up") else recovery["outcome"],
+        )
+    return table
+
+
+def failures(view: dict[str, Any]) -> list[str]:
+    """One line per held unit: which operator, and the last line of its traceback."""
+    lines: list[str] = []
+    for unit in view["units"]:
+        if unit["phase"] == "held":
+            last = (unit["error"] or unit["down"] or "unknown").strip().splitlines()[-1]
+            where = f"operator {unit['operator']}" if unit["operator"] else "no operator known"
+            lines.append(f"{unit['unit']} is held ({where}): {last}")
+    return lines
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index < 3 else "right", no_wrap=True)
+    return table
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
+
+
+def _bytes(value: int | None) -> str:
+    if value is None:
+        return "-"
+    size = float(value)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:.0f} {unit}" if unit in ("B", "KB", "MB") else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError("the last unit always fits")

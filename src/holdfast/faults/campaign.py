@@ -1,0 +1,150 @@
+"""One chaos run from start to verdict: start, break, wait until it has healed, stop, verify."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.clock import SystemClock
+from holdfast.control.policy import Policy
+from holdfast.control.shell.rundir import RunSpec
+from holdfast.faults.inject import WAIT_S, Injected, Injector
+from holdfast.faults.schedule import Schedule
+from holdfast.faults.verify import Verdict, verify
+from holdfast.model.deployment import Deployment
+from holdfast.pipeline import Pipeline
+from holdfast.runtime.launch.local import LaunchSettings
+from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
+from holdfast.runtime.node.processes import session_members
+
+START_S = 180.0
+"""How long a run may take to come up, several cold sessions on few cores included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """What is broken, and on how many nodes."""
+
+    app: str
+    pipeline: Pipeline
+    deployment: Deployment
+    schedule: Schedule
+    nodes: int = 2
+    spares: int = 1
+    domains: int = 2
+    heal_s: float = 120.0
+    """How long the run may take to heal after the last fault."""
+    epochs_after: int = 5
+    """Epochs that must be delivered after it has healed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a campaign went."""
+
+    run_dir: Path
+    injected: tuple[Injected, ...]
+    recoveries: tuple[dict[str, Any], ...]
+    stop: StopReport
+    verdict: Verdict
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict.ok and not self.stop.left
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "run": str(self.run_dir),
+            "faults": [item.to_json() for item in self.injected],
+            "recoveries": list(self.recoveries),
+            "clean_stop": self.stop.clean,
+            "left": list(self.stop.left),
+            "verdict": self.verdict.to_json(),
+        }
+
+
+def run_campaign(
+    campaign: Campaign, run_dir: Path, report: Callable[[str], None] = lambda _line: None
+) -> Outcome:
+    """Play a schedule against a fresh run and judge what came out."""
+    spec = RunSpec(
+        app=campaign.app,
+        host="spark",
+        deployment=campaign.deployment,
+        policy=Policy(workers=campaign.nodes),
+        options={"keep_input": True},
+    )
+    settings = LaunchSettings(
+        nodes=campaign.nodes,
+        spares=campaign.spares,
+        domains=campaign.domains,
+        # A suspended node must really wake up: nothing may rest on it having been killed.
+        fence=False,
+    )
+    run = LocalRun(run_dir, spec, settings)
+    injector: Injector | None = None
+    recoveries: list[dict[str, Any]] = []
+    try:
+        report(f"starting {campaign.nodes} nodes and {campaign.spares} spares in {run_dir}")
+        run.start()
+        run.wait_for(all_running, START_S, "the start")
+        injector = Injector(
+            run,
+            campaign.schedule,
+            SystemClock(),
+            pipeline=campaign.pipeline,
+            processes=lambda name: _processes(run, name),
+        )
+        _play(injector, report)
+        view = run.wait_for(all_running, campaign.heal_s, "healing")
+        goal = _newest_epoch(view) + campaign.epochs_after
+        report(f"healed; waiting for epoch {goal}")
+        view = run.wait_for(
+            lambda now: all_running(now) and _delivered_epoch(now, campaign) >= goal,
+            campaign.heal_s,
+            f"delivering epoch {goal}",
+        )
+        recoveries = view["recoveries"]
+    finally:
+        if injector is not None:
+            injector.close()
+        stopped = run.stop()
+    report("verifying")
+    return Outcome(
+        run_dir=run_dir,
+        injected=tuple(injector.history),
+        recoveries=tuple(recoveries),
+        stop=stopped,
+        verdict=verify(run_dir, campaign.pipeline),
+    )
+
+
+def _play(injector: Injector, report: Callable[[str], None]) -> None:
+    told = 0
+    going = True
+    while going:
+        going = injector.step()
+        for item in injector.history[told:]:
+            report(f"{item.at_s:6.1f} s  {item.fault}: {item.done or item.note}")
+        told = len(injector.history)
+        time.sleep(WAIT_S)
+
+
+def _processes(run: LocalRun, name: str) -> list[int]:
+    child = run.launcher.node(name)
+    return session_members(child.pid, run.launcher.launch) if child else []
+
+
+def _newest_epoch(view: dict[str, Any]) -> int:
+    return max((unit["epoch"] for unit in view["units"] if unit["epoch"] is not None), default=-1)
+
+
+def _delivered_epoch(view: dict[str, Any], campaign: Campaign) -> int:
+    """The oldest epoch any exporter has come to."""
+    sinks = {f"{sink.name}#0" for sink in campaign.pipeline.sinks}
+    epochs = [unit["epoch"] for unit in view["units"] if unit["unit"] in sinks]
+    return min((-1 if epoch is None else epoch for epoch in epochs), default=-1)

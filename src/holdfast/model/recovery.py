@@ -1,0 +1,435 @@
+"""How long recovery takes, how old results are and what it all costs, for a given plan on Spark.
+
+A plan cuts a topology into segments, each one streaming query per shard with a batch interval T and
+a snapshot every n batches, and keeps s spares warm. The model, all of it in seconds and cores:
+
+- **CPU.** Work per second (operators, bytes through slices and changelogs) does not depend on T; a
+  batch costs a fixed amount, so that is divided by T; a snapshot by n T.
+- **Contention.** At a load of L cores out of c, everything that computes takes
+  1 / (1 - (L/c)^c) times as long: exact for the M/M/1 and M/M/2 queue, close above. This is how
+  parallel branches on few cores add up.
+- **A batch** takes P = stretch * (fixed + work * T) in the slowest shard.
+- **Recovery** = detection + restore + state load + replay + catch-up, and all operators of a
+  segment share it, since any failure restarts all of it. Restore is warm unless the spares are used
+  up, which with failures at rate f and a refill time of r has probability P(Poisson(f r) >= s).
+  State load reads one snapshot and the changelogs since: (n-1)/2 of them in the median, 0.95 (n-1)
+  at the 95th percentile. Replay is what arrived since the last committed batch began, P + T/2 and
+  P + 0.95 T seconds' worth. Catch-up processes what arrived in all that time at the capacity that
+  is left: (work * elapsed + fixed) / (1 - work).
+- **95th percentile**: durations vary independently, so their distances from the median add as
+  squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
+  percentile throughout.
+- **End to end**: a row that just missed a batch waits T, then passes every batch on its way. The
+  intervals of a plan divide one another, and a segment cannot run more often than its slowest
+  input, so that only the last interval of a path is waited for in full.
+
+Everything gets worse with load and nothing better, which planners rely on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import BadInputError
+from holdfast.model.boundaries import forced_boundaries
+from holdfast.model.statistics import (
+    REFERENCE_MACHINE,
+    Affine,
+    MachineStatistics,
+    Measure,
+    Statistics,
+)
+from holdfast.model.topology import Storage, Topology, per_operator
+from holdfast.model.workload import Workload
+from holdfast.units import SIZE_UNITS, TIME_UNITS
+
+FloatArray = NDArray[np.float64]
+
+PHASE_P95 = 0.95
+"""Where in a batch interval, or between two snapshots, 19 of 20 failures have struck."""
+(
+    WORK,
+    WORK_HIGH,
+    FIXED,
+    FIXED_HIGH,
+    LOAD,
+    LOAD_HIGH,
+    LOG_FIXED,
+    LOG_RATE,
+    CPU_RATE,
+    CPU_BATCH,
+    CPU_SNAPSHOT,
+) = range(11)
+QUANTITIES = 11
+"""What a segment demands is a vector of these, and adds up over what it consists of:
+
+work: seconds of computing per second of input, in the slowest shard; fixed: seconds per batch;
+load: seconds to load a snapshot; log: seconds per changelog, and per second of input in changelogs;
+cpu: cores, CPU seconds per batch, CPU seconds per snapshot; high: at the 95th percentile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPlan:
+    """One segment as a plan has it."""
+
+    operators: tuple[int, ...]
+    """Positions in the topology, its output operator last."""
+    interval_s: float
+    snapshot_batches: int
+
+    @property
+    def root(self) -> int:
+        return self.operators[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Phases:
+    """Recovery of segments, split into what it is spent on; medians but for `p95`, seconds."""
+
+    detection: FloatArray
+    restore: FloatArray
+    load: FloatArray
+    replay: FloatArray
+    catch_up: FloatArray
+    p95: FloatArray
+    """95th percentile of the whole."""
+
+    @property
+    def median(self) -> FloatArray:
+        return self.detection + self.restore + self.load + self.replay + self.catch_up
+
+    @property
+    def first_slice(self) -> FloatArray:
+        """Median time until something is published that was not before the failure."""
+        return self.detection + self.restore + self.load + self.replay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prediction:
+    """What a plan promises, seconds and cores; arrays run over its segments."""
+
+    interval_s: FloatArray
+    """Batch intervals in force: that of a segment's slowest input, or its own if longer."""
+    phases: Phases
+    batch_s: FloatArray
+    """How long a batch takes; above the interval the segment falls behind for ever."""
+    end_to_end_s: float
+    cpu: float
+    """Cores in use, exporters included."""
+    overhead: float
+    """Cores beyond those of the uncut pipeline, relative to them."""
+
+
+class RecoveryModel:
+    """Demands of a topology's parts on a machine, and what plans made of them promise."""
+
+    def __init__(self, topology: Topology, statistics: Statistics | None = None) -> None:
+        given = statistics or Statistics()
+        for name in given.operators:
+            topology.operator(name)
+        self.topology = topology
+        self.statistics = given
+        self.time_s = _unit(TIME_UNITS, topology.unit.time, "time")
+        """Seconds per time unit of the topology."""
+        size = _unit(SIZE_UNITS, topology.unit.size.lower(), "size")
+        self.machine = _machine(topology, given.machine, self.time_s, size)
+        self.load = Workload.of(topology, given, self.time_s, size)
+        self.forced = forced_boundaries(topology, stateful=[s > 0 for s in self.load.state.value])
+        rates = [per_operator(op.failure_rate, how="sum") for op in topology.operators]
+        self.failure_rate = math.fsum(rates) / self.time_s
+        """Failures per second of the whole pipeline."""
+
+    # -- what segments demand --------------------------------------------------------------------
+
+    @cached_property
+    def member(self) -> FloatArray:
+        """Demand of each operator as part of a segment."""
+        load, machine = self.load, self.machine
+        out = np.zeros((len(self.topology.operators), QUANTITIES))
+        state, change = load.state, load.change
+        keeps = (state.value > 0).astype(float)
+        share = load.skew / load.shards
+        out[:, WORK] = (load.busy.value + change.value * machine.state_write.per_byte.value) * share
+        out[:, WORK_HIGH] = (
+            load.busy.high + change.high * machine.state_write.per_byte.high
+        ) * share
+        out[:, FIXED] = keeps * machine.state_write.fixed.value
+        out[:, FIXED_HIGH] = keeps * machine.state_write.fixed.high
+        read = machine.state_read
+        out[:, LOAD] = keeps * read.fixed.value + state.value * share * read.per_byte.value
+        out[:, LOAD_HIGH] = keeps * read.fixed.high + state.high * share * read.per_byte.high
+        out[:, LOG_FIXED] = keeps * read.fixed.value
+        out[:, LOG_RATE] = change.value * share * read.per_byte.value
+        write = machine.state_write
+        out[:, CPU_RATE] = load.busy.value + change.value * write.per_byte.value
+        out[:, CPU_BATCH] = keeps * load.shards * write.fixed.value
+        out[:, CPU_SNAPSHOT] = (
+            keeps * load.shards * write.fixed.value + state.value * write.per_byte.value
+        )
+        return out
+
+    @cached_property
+    def closing(self) -> FloatArray:
+        """Demand of ending a segment with each operator: its batches, and its output's log."""
+        load, machine = self.load, self.machine
+        write = machine.slice_write
+        out = np.zeros((len(self.topology.operators), QUANTITIES))
+        share = load.skew / load.shards
+        out[:, WORK] = load.written.value * write.per_byte.value * share
+        out[:, WORK_HIGH] = load.written.high * write.per_byte.high * share
+        out[:, FIXED] = machine.batch_floor.value + write.fixed.value
+        out[:, FIXED_HIGH] = machine.batch_floor.high + write.fixed.high
+        out[:, CPU_RATE] = load.written.value * write.per_byte.value
+        out[:, CPU_BATCH] = load.shards * (machine.batch_cpu.value + write.fixed.value)
+        return out
+
+    def reading(self, producer: int, consumer: int) -> FloatArray:
+        """Demand of reading a producer's log, on the consumer's segment."""
+        return self._readings[producer, consumer]
+
+    @cached_property
+    def _readings(self) -> Mapping[tuple[int, int], FloatArray]:
+        load, read = self.load, self.machine.slice_read
+        found: dict[tuple[int, int], FloatArray] = {}
+        for v, producers in enumerate(self.topology.upstream):
+            for u in producers:
+                out = np.zeros(QUANTITIES)
+                share = load.skew[v] / load.shards[v]
+                out[WORK] = load.sent.value[u] * read.per_byte.value * share
+                out[WORK_HIGH] = load.sent.high[u] * read.per_byte.high * share
+                out[FIXED] = read.fixed.value
+                out[FIXED_HIGH] = read.fixed.high
+                out[CPU_RATE] = load.sent.value[u] * read.per_byte.value
+                out[CPU_BATCH] = load.shards[v] * read.fixed.value
+                found[u, v] = out
+        return found
+
+    def demand(self, operators: Sequence[int]) -> FloatArray:
+        """Demand of a segment; the output operator comes last."""
+        inside = set(operators)
+        total = self.member[list(operators)].sum(axis=0) + self.closing[operators[-1]]
+        for v in operators:
+            for u in self.topology.upstream[v]:
+                if u not in inside:
+                    total = total + self.reading(u, v)
+        return np.asarray(total)
+
+    # -- what they take --------------------------------------------------------------------------
+
+    @cached_property
+    def export_cpu(self) -> float:
+        """Cores that exporters take: one batch an epoch, whatever the plan."""
+        machine, epoch = self.machine, self.statistics.epoch_s
+        total = 0.0
+        for query in self.topology.effective_queries:
+            i = self.topology.index[query.sink]
+            read = machine.slice_read
+            fixed = machine.batch_cpu.value + read.fixed.value
+            total += fixed / epoch + self.load.sent.value[i] * read.per_byte.value
+        return total
+
+    def export_s(self, root: int, interval_s: FloatArray, stretch: FloatArray) -> FloatArray:
+        """How long an exporter takes to deliver one slice."""
+        read = self.machine.slice_read
+        bytes_s = self.load.sent.value[root] * read.per_byte.value
+        fixed = self.machine.batch_floor.value + read.fixed.value
+        return np.asarray(stretch * (fixed + bytes_s * interval_s))
+
+    def stretch(self, cpu: FloatArray | float) -> FloatArray:
+        """How much longer everything takes when `cpu` cores are in use; infinite at the limit."""
+        share = np.asarray(cpu, float) / self.machine.cores
+        with np.errstate(divide="ignore"):
+            slow = 1.0 / (1.0 - np.minimum(share, 1.0) ** self.machine.cores)
+        return np.where(share < 1.0, slow, np.inf)
+
+    @staticmethod
+    def cpu(demand: FloatArray, interval_s: FloatArray, snapshots: FloatArray) -> FloatArray:
+        """Cores a segment takes."""
+        batches = demand[..., CPU_BATCH] + demand[..., CPU_SNAPSHOT] / snapshots
+        return np.asarray(demand[..., CPU_RATE] + batches / interval_s)
+
+    @staticmethod
+    def batch_s(demand: FloatArray, interval_s: FloatArray, stretch: FloatArray) -> FloatArray:
+        """How long a batch takes."""
+        with np.errstate(invalid="ignore"):
+            return np.asarray(stretch * (demand[..., FIXED] + demand[..., WORK] * interval_s))
+
+    def restore(self, spares: int) -> Measure:
+        """Restore time when `spares` spares are kept: warm as long as one is left."""
+        missing = _poisson_tail(self.failure_rate * self.machine.refill.value, spares)
+        warm, cold = self.machine.restore_warm, self.machine.restore_cold
+        median = cold if missing > 0.5 else warm
+        high = cold if missing > 1 - PHASE_P95 else warm
+        return Measure(value=median.value, p95=max(high.high, median.value))
+
+    def most_spares(self) -> int:
+        """The number of spares beyond which another one changes nothing."""
+        spares = 1
+        mean = self.failure_rate * self.machine.refill.value
+        while _poisson_tail(mean, spares) > 1 - PHASE_P95:
+            spares += 1
+        return spares
+
+    def phases(
+        self,
+        demand: FloatArray,
+        interval_s: FloatArray,
+        snapshots: FloatArray,
+        stretch: FloatArray,
+        spares: int,
+    ) -> Phases:
+        """Recovery of segments; arguments broadcast. Infinite where nothing is ever caught up."""
+        detection, restore = self.machine.detection, self.restore(spares)
+        logs = snapshots - 1.0
+        per_log = demand[..., LOG_FIXED] + demand[..., LOG_RATE] * interval_s
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            loads = [
+                stretch * (demand[..., LOAD] + 0.5 * logs * per_log),
+                stretch * (demand[..., LOAD_HIGH] + PHASE_P95 * logs * per_log),
+            ]
+
+            def spent(work: FloatArray, fixed: FloatArray, phase: float) -> FloatArray:
+                batch = fixed + work * interval_s
+                return np.asarray(fixed + work * (batch + phase * interval_s))
+
+            work, fixed = stretch * demand[..., WORK], stretch * demand[..., FIXED]
+            replay = spent(work, fixed, 0.5)
+            before = detection.value + restore.value + loads[0] + replay
+            catch_up = (work * before + fixed) / (1.0 - work)
+
+            work_high = stretch * demand[..., WORK_HIGH]
+            fixed_high = stretch * demand[..., FIXED_HIGH]
+            middle = spent(work_high, fixed_high, 0.5)
+            away = np.sqrt(
+                (detection.high - detection.value) ** 2
+                + (restore.high - restore.value) ** 2
+                + (loads[1] - loads[0]) ** 2
+                + (spent(work_high, fixed_high, PHASE_P95) - middle) ** 2
+            )
+            slow = detection.value + restore.value + loads[0] + middle + fixed_high + away
+            p95 = slow / (1.0 - work_high)
+        lost = ~np.isfinite(stretch * np.ones_like(work)) | (work_high >= 1.0)
+        shape = np.shape(catch_up)
+        return Phases(
+            detection=np.full(shape, detection.value),
+            restore=np.full(shape, restore.value),
+            load=np.where(lost, np.inf, loads[0]),
+            replay=np.where(lost, np.inf, replay),
+            catch_up=np.where(lost, np.inf, catch_up),
+            p95=np.where(lost, np.inf, p95),
+        )
+
+    # -- whole plans -----------------------------------------------------------------------------
+
+    def uncut_cpu(self, interval_s: float, snapshots: int) -> float:
+        """Cores of the pipeline with forced boundaries only, at one interval, exporters included.
+
+        At the longest interval offered no plan takes less.
+        """
+        parts = segments_of(self.topology, set(self.forced))
+        demand = np.array([self.demand(part) for part in parts])
+        longest = np.asarray(interval_s)
+        return self.export_cpu + float(self.cpu(demand, longest, np.asarray(snapshots)).sum())
+
+    def predict(
+        self, segments: Sequence[SegmentPlan], spares: int, *, uncut_cpu: float
+    ) -> Prediction:
+        """What a plan promises; segments in topological order."""
+        inputs = _inputs(self.topology, segments)
+        interval = np.array([segment.interval_s for segment in segments])
+        for i, read in enumerate(inputs):
+            interval[i] = max([interval[i], *(interval[j] for j in read)])
+        snapshots = np.array([float(segment.snapshot_batches) for segment in segments])
+        demand = np.array([self.demand(segment.operators) for segment in segments])
+        cpu = self.export_cpu + float(self.cpu(demand, interval, snapshots).sum())
+        stretch = self.stretch(cpu)
+        batch = self.batch_s(demand, interval, stretch)
+        finish = np.zeros(len(segments))
+        for i, read in enumerate(inputs):
+            finish[i] = batch[i] + max((finish[j] for j in read), default=0.0)
+        results = {self.topology.index[q.sink] for q in self.topology.effective_queries}
+        latency = max(
+            float(finish[i] + interval[i] + self.export_s(segment.root, interval[i], stretch))
+            for i, segment in enumerate(segments)
+            if segment.root in results
+        )
+        return Prediction(
+            interval_s=interval,
+            phases=self.phases(demand, interval, snapshots, stretch, spares),
+            batch_s=batch,
+            end_to_end_s=latency,
+            cpu=cpu,
+            overhead=(cpu - uncut_cpu) / uncut_cpu if uncut_cpu > 0 else 0.0,
+        )
+
+
+def segments_of(topology: Topology, ends: set[int]) -> list[tuple[int, ...]]:
+    """The segments of a set of boundaries, upstream before downstream, output operator last."""
+    rank = {i: position for position, i in enumerate(topology.order)}
+    parts = []
+    for root in topology.order:
+        if root not in ends:
+            continue
+        found, stack = [root], [root]
+        while stack:
+            fused = [u for u in topology.upstream[stack.pop()] if u not in ends]
+            found += fused
+            stack += fused
+        parts.append(tuple(sorted(found, key=rank.__getitem__)))
+    return parts
+
+
+def _inputs(topology: Topology, segments: Sequence[SegmentPlan]) -> list[list[int]]:
+    """Per segment, the segments it reads."""
+    place = {v: i for i, segment in enumerate(segments) for v in segment.operators}
+    return [
+        sorted({place[u] for v in segment.operators for u in topology.upstream[v]} - {i})
+        for i, segment in enumerate(segments)
+    ]
+
+
+def _poisson_tail(mean: float, least: int) -> float:
+    """P(X >= least) of a Poisson variable."""
+    term, below = math.exp(-mean), 0.0
+    for k in range(least):
+        below += term
+        term *= mean / (k + 1)
+    return max(0.0, 1.0 - below)
+
+
+def _unit(table: Mapping[str, float], unit: str, what: str) -> float:
+    if unit not in table:
+        raise BadInputError(
+            f"the file counts {what} in {unit!r}, which cannot be converted to real {what}",
+            where=f"unit.{what}",
+            hint="write s and KB, for example",
+        )
+    return table[unit]
+
+
+def _machine(
+    topology: Topology, given: MachineStatistics, time_s: float, size: float
+) -> MachineStatistics:
+    """A profile is believed; without one, storage costs that the file spells out are."""
+    storage = topology.storage
+    if given is not REFERENCE_MACHINE or storage == Storage():
+        return given
+    how = "storage costs of the topology file"
+
+    def cost(fixed: float, per_size: float) -> Affine:
+        return Affine(
+            fixed=Measure(value=fixed * time_s, how=how),
+            per_byte=Measure(value=per_size * time_s / size, how=how),
+        )
+
+    tuples = cost(storage.tuple_fixed, storage.tuple_cost)
+    state = cost(storage.state_fixed, storage.state_cost)
+    return replace(
+        given, slice_write=tuples, slice_read=tuples, state_write=state, state_read=state
+    )

@@ -1,0 +1,44 @@
+"""Runs all units of an application in one process until its exporters have reached an epoch.
+
+Usage: unit_driver.py APP RUN GENERATION EPOCH [CUTS]
+Started by tests in a process group of its own, so that a crash point can kill all of it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from holdfast.pipeline import deploy, load_pipeline
+from holdfast.runtime.spark.host import SparkUnitHost
+
+TIMEOUT_S = 240.0
+
+
+def main(app: str, run: str, generation: int, epoch: int, cuts: str) -> int:
+    pipeline = load_pipeline(app)
+    deployment = deploy(pipeline, cuts="all" if cuts == "all" else cuts.split(","))
+    host = SparkUnitHost(deployment, pipeline, run, keep_input=True)
+    for unit in deployment.units():
+        host.start(unit, generation, generation - 1 if generation else None)
+    exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while time.monotonic() < deadline:
+            found = host.poll()
+            failed = [status for status in found if status.state == "failed"]
+            if failed:
+                sys.stderr.write(f"{failed[0].unit} {failed[0].operator}\n{failed[0].error}\n")
+                return 1
+            if all(item.epoch >= epoch for item in found if item.unit.segment in exporters):
+                return 0
+            time.sleep(0.05)
+        sys.stderr.write(f"not reached: {found}\n")
+        return 3
+    finally:
+        host.close()
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    sys.exit(main(*arguments[:2], int(arguments[2]), int(arguments[3]), (*arguments, "all")[4]))

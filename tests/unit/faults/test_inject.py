@@ -1,0 +1,178 @@
+"""The injector: what it calls, when, and that it ends what it began."""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+from tests.unit.faults.rundirs import write_run
+
+from holdfast.clock import ManualClock
+from holdfast.errors import BadInputError, HoldfastError
+from holdfast.faults.inject import PATIENCE_S, Injector
+from holdfast.faults.schedule import Fault, Schedule
+from holdfast.pipeline import Console, Files, Pipeline
+
+pytestmark = pytest.mark.unit
+
+
+class FakeRun:
+    """Writes down what is done to it."""
+
+    def __init__(self, run_dir, nodes=("n0", "n1")):
+        self.run_dir = run_dir
+        self.nodes = nodes
+        self.calls = []
+        self.down = False
+
+    def kill_node(self, name):
+        self.calls.append(("kill", name))
+
+    def stop_node(self, name):
+        self.calls.append(("stop", name))
+
+    def cont_node(self, name):
+        self.calls.append(("cont", name))
+
+    def kill_domain(self, domain):
+        self.calls.append(("domain", domain))
+        return list(self.nodes)
+
+    def kill_coordinator(self):
+        self.calls.append(("coordinator",))
+        return 4711
+
+    def status(self):
+        if self.down:
+            raise HoldfastError("no coordinator")
+        nodes = [
+            {"node": name, "domain": f"d{i}", "units": ["u"]} for i, name in enumerate(self.nodes)
+        ]
+        return {"nodes": [*nodes, {"node": "s0", "domain": "d0", "units": []}]}
+
+
+def play(run, faults, seconds, **options):
+    clock = ManualClock()
+    injector = Injector(run, Schedule(faults=tuple(faults), seed=3), clock, **options)
+    for _ in range(int(seconds * 10)):
+        injector.step()
+        clock.advance(0.1)
+    return injector
+
+
+def test_faults_happen_in_time_and_suspensions_end(tmp_path):
+    """SIGSTOP is followed by SIGCONT on the same node."""
+    run = FakeRun(tmp_path)
+    faults = [
+        Fault(at_s=1, kind="suspend", duration_s=2),
+        Fault(at_s=2, kind="kill", target="n1"),
+        Fault(at_s=4, kind="coordinator"),
+        Fault(at_s=5, kind="domain", target="d1"),
+    ]
+    injector = play(run, faults, 6)
+    assert [call[0] for call in run.calls] == ["stop", "kill", "cont", "coordinator", "domain"]
+    assert run.calls[0][1] == run.calls[2][1]
+    assert run.calls[1] == ("kill", "n1")
+    assert [item.done for item in injector.history][1:3] == ["n1", "process 4711"]
+    assert not injector.step()
+
+
+def test_a_target_is_drawn_among_nodes_that_run_units(tmp_path):
+    """A spare is not worth killing; the same seed hits the same node."""
+    faults = [Fault(at_s=n, kind="kill") for n in range(8)]
+    one, two = FakeRun(tmp_path), FakeRun(tmp_path)
+    play(one, faults, 9)
+    play(two, faults, 9)
+    assert one.calls == two.calls
+    assert {name for _, name in one.calls} == {"n0", "n1"}
+
+
+def test_a_fault_without_a_target_waits_and_is_then_skipped(tmp_path):
+    """While nobody can be asked, nothing is hit; after a while the fault is given up."""
+    run = FakeRun(tmp_path)
+    run.down = True
+    injector = play(run, [Fault(at_s=0, kind="kill")], PATIENCE_S + 1)
+    assert run.calls == []
+    assert injector.history[0].note == "no target was there"
+
+
+def test_closing_ends_what_lasts(tmp_path):
+    """An interrupted schedule leaves no node suspended."""
+    run = FakeRun(tmp_path)
+    injector = play(run, [Fault(at_s=0, kind="suspend", duration_s=100)], 1)
+    injector.close()
+    assert [call[0] for call in run.calls] == ["stop", "cont"]
+
+
+def test_a_torn_file_is_cut_and_mended(tmp_path):
+    """The newest slice file of the operator is hit, and whole again afterwards."""
+    write_run(tmp_path)
+    newest = tmp_path / "log" / "s" / "0" / "data" / "0000000011-g0.arrow"
+    whole = newest.read_bytes()
+    clock = ManualClock()
+    fault = Fault(at_s=0, kind="tear", target="s", duration_s=5)
+    injector = Injector(FakeRun(tmp_path), Schedule(faults=(fault,)), clock)
+    injector.step()
+    assert injector.history[0].done == "log/s/0/data/0000000011-g0.arrow"
+    assert newest.read_bytes() == whole[: len(whole) // 2]
+    clock.advance(5)
+    injector.step()
+    assert newest.read_bytes() == whole
+
+
+def test_a_full_disk_stops_writes_and_is_freed(tmp_path):
+    """A real process meets an error when it writes, and can write again later."""
+    code = (
+        "import sys\n"
+        "for line in sys.stdin:\n"
+        "    try:\n"
+        "        open(sys.argv[1], 'a').write('x' * 10000)\n"
+        "        print('written', flush=True)\n"
+        "    except OSError as error:\n"
+        "        print('failed', flush=True)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "file")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def write():
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    try:
+        assert write() == "written"
+        clock = ManualClock()
+        fault = Fault(at_s=0, kind="disk", target="n0", duration_s=5)
+        injector = Injector(
+            FakeRun(tmp_path),
+            Schedule(faults=(fault,)),
+            clock,
+            processes=lambda name: [process.pid] if name == "n0" else [],
+        )
+        injector.step()
+        assert write() == "failed"
+        clock.advance(5)
+        injector.step()
+        assert write() == "written"
+    finally:
+        process.stdin.close()
+        process.wait(10)
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    assert (tmp_path / "file").stat().st_size >= 20000
+
+
+def test_a_poison_record_is_one_more_file(tmp_path):
+    """It appears at once, under a name that readers take; other sources cannot be poisoned."""
+    (tmp_path / "in").mkdir()
+    p = Pipeline("p")
+    p.sink("out", p.source("s", Files("in", schema="n int")), Console())
+    fault = Fault(at_s=0, kind="poison", target="s", text='{"n": "x"}')
+    play(FakeRun(tmp_path), [fault], 1, pipeline=p)
+    assert (tmp_path / "in" / "poison-0000.json").read_text() == '{"n": "x"}\n'
+    assert len(list((tmp_path / "in").iterdir())) == 1
+    with pytest.raises(BadInputError, match="does not read files"):
+        play(FakeRun(tmp_path), [fault], 1)
