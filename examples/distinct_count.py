@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from holdfast.pipeline import Generator, Pipeline, Sqlite
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 VISITS_PER_EPOCH = 40
 USERS = 60
 WINDOW_S = 4
@@ -24,7 +25,7 @@ WINDOW_S = 4
 def visits(epoch: int, seed: int) -> Iterator[tuple[datetime, str, int]]:
     """Users and the seconds they stayed."""
     rng = np.random.default_rng((seed, epoch))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for _ in range(VISITS_PER_EPOCH):
         at = start + timedelta(milliseconds=int(rng.integers(0, 1000)))
         yield at, f"user{int(rng.integers(USERS))}", int(rng.integers(1, 100))

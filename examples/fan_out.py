@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 PRICES = {"buoy": 4200, "chart": 1900, "compass": 8900, "lamp": 2500, "rope": 700}
 LARGE_CENTS = 30_000
 SCHEMA = "ts timestamp, number bigint, product string, items int"
@@ -25,7 +26,7 @@ SCHEMA = "ts timestamp, number bigint, product string, items int"
 def orders(epoch: int, seed: int, *, shop: int, count: int) -> Iterator[tuple[Any, ...]]:
     """Orders of one shop, numbered without gaps; the second shop rests every third epoch."""
     rng = np.random.default_rng((seed, epoch, shop))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for index in range(0 if shop == 2 and epoch % 3 == 0 else count):
         at = start + timedelta(milliseconds=int(rng.integers(0, 1000)))
         product = list(PRICES)[int(rng.integers(len(PRICES)))]

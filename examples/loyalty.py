@@ -17,6 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from holdfast.pipeline import Generator, Pipeline, Sqlite
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 PURCHASES_PER_EPOCH = 30
 CUSTOMERS = 20
 POINTS = 10
@@ -25,7 +26,7 @@ POINTS = 10
 def purchases(epoch: int, seed: int) -> Iterator[tuple[datetime, str]]:
     """Who bought something, and when."""
     rng = np.random.default_rng((seed, epoch))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for _ in range(PURCHASES_PER_EPOCH):
         at = start + timedelta(milliseconds=int(rng.integers(0, 1000)))
         yield at, f"customer{int(CUSTOMERS * rng.random() ** 2):02}"

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from holdfast.pipeline import Generator, Parquet, Pipeline
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 CLICKS_PER_EPOCH = 12
 USERS = 25
 GAP_MS = 5000
@@ -27,7 +28,7 @@ GAP_MS = 5000
 def clicks(epoch: int, seed: int) -> Iterator[tuple[datetime, str]]:
     """Clicks up to a second and a half out of order."""
     rng = np.random.default_rng((seed, epoch))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for _ in range(CLICKS_PER_EPOCH):
         at = start + timedelta(milliseconds=1000 - int(rng.integers(0, 1500)))
         yield at, f"user{int(USERS * rng.random() ** 2):02}"

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from holdfast.pipeline import Generator, Parquet, Pipeline
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 HITS_PER_EPOCH = 100
 PAGES = 40
 REGIONS = ["africa", "america", "asia", "europe", "oceania"]
@@ -27,7 +28,7 @@ K = 5
 def hits(epoch: int, seed: int) -> Iterator[tuple[datetime, str, str]]:
     """Pages by Zipf's law, so that there is something to find at the top."""
     rng = np.random.default_rng((seed, epoch))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for _ in range(HITS_PER_EPOCH):
         at = start + timedelta(milliseconds=int(rng.integers(0, 1000)))
         page = f"page{int(rng.zipf(1.3)) % PAGES:02}"

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sf
 
 from holdfast.pipeline import Generator, Parquet, Pipeline
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 ROADS = 30
 REPORTS_PER_EPOCH = 60
 REACH_S = 5
@@ -25,7 +26,7 @@ SLOW_KMH = 30
 def reports(epoch: int, seed: int) -> Iterator[tuple[datetime, int, int, int]]:
     """Cars, the road each is on and how fast it goes; a few roads carry most of them."""
     rng = np.random.default_rng((seed, epoch, 1))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for number in range(REPORTS_PER_EPOCH):
         at = start + timedelta(milliseconds=int(rng.integers(0, 1000)))
         road = int(ROADS * rng.random() ** 2)
@@ -35,7 +36,7 @@ def reports(epoch: int, seed: int) -> Iterator[tuple[datetime, int, int, int]]:
 def incidents(epoch: int, seed: int) -> Iterator[tuple[datetime, int, str]]:
     """At most three incidents in an epoch, often none."""
     rng = np.random.default_rng((seed, epoch, 2))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for _ in range(int(rng.integers(0, 4))):
         at = start + timedelta(milliseconds=int(rng.integers(0, 1000)))
         yield at, int(ROADS * rng.random() ** 2), ["crash", "ice", "works"][int(rng.integers(3))]

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 
 from holdfast.pipeline import Generator, Parquet, Pipeline
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 LINES_PER_EPOCH = 50
 WINDOW_S = 5
 STOP_WORDS = ["a", "and", "of", "the", "to"]
@@ -26,7 +27,7 @@ WORDS = [*STOP_WORDS, "anchor", "current", "drift", "ebb", "kelp", "reef", "rock
 def lines(epoch: int, seed: int) -> Iterator[tuple[datetime, str]]:
     """Lines of one to six words; what is common is very common."""
     rng = np.random.default_rng((seed, epoch))
-    start = datetime.fromtimestamp(epoch, UTC)
+    start = START + timedelta(seconds=epoch)
     for _ in range(LINES_PER_EPOCH):
         words = [WORDS[int(i) % len(WORDS)] for i in rng.zipf(1.5, size=rng.integers(1, 7))]
         late_ms = 60_000 if rng.random() < 0.005 else int(rng.integers(0, 2000))

@@ -3,11 +3,13 @@
 Units are run by the fake host, whose output betrays any lost, doubled or misplaced batch.
 """
 
+import contextlib
 import os
 import signal
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from holdfast.control.client import ControlClient
@@ -21,7 +23,7 @@ from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.stall import StallPolicy
 from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.runtime.launch.local import LaunchSettings
-from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.node.processes import ProcessId
 from holdfast.testing.fake_host import check_output, set_fault
 
@@ -380,3 +382,65 @@ def wait_until(condition):
     while not condition():
         assert time.monotonic() < end, "did not happen in time"
         pause.wait(0.05)
+
+
+def test_a_paused_coordinator_blames_nobody(start):
+    """SIGSTOP of the coordinator past every timeout: on waking it recovers nothing."""
+    run = start()
+    before = run.status()
+    coordinator = run.launcher.coordinator()
+    coordinator.signal(signal.SIGSTOP)
+    end = before["now"] + 4.0
+    wait_until(lambda: time.time() > end)
+    coordinator.signal(signal.SIGCONT)
+    view = run.wait_for(
+        lambda v: all_running(v) and past(v, before["units"][0]["epoch"] + 40), DEADLINE_S
+    )
+    assert view["recoveries"] == []
+    ended_exactly_once(run)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_failures_end_exactly_once(start, seed):
+    """A seeded storm of kills, hangs, wakes, faults and coordinator kills; then calm weather."""
+    rng = np.random.default_rng(seed)
+    run = start(nodes=3, spares=2, replace_delay_s=0.2, fence=bool(seed % 2))
+    stopped = []
+    for _ in range(10):
+        names = sorted(run.launcher.nodes())
+        name = str(rng.choice(names)) if names else None
+        action = str(rng.choice(["kill", "kill", "hang", "wake", "coordinator", "raise", "wait"]))
+        with contextlib.suppress(BadInputError, ConnectionLostError, DeadlineError):
+            if action == "kill" and name:
+                run.kill_node(name)
+            elif action == "hang" and name:
+                run.stop_node(name)
+                stopped.append(name)
+            elif action == "wake" and stopped:
+                run.cont_node(stopped.pop())
+            elif action == "coordinator":
+                run.kill_coordinator()
+            elif action == "raise":
+                victim = DEPLOYMENT.units()[int(rng.integers(4))]
+                failed = unit(run.status(), victim)["failures"]
+                set_fault(run.run_dir, victim, "raise")
+                run.wait_for(lambda v, u=victim, n=failed: unit(v, u)["failures"] > n, 3.0)
+                set_fault(run.run_dir, victim, None)
+            else:
+                run.wait_for(all_running, 3.0)
+    for victim in DEPLOYMENT.units():
+        set_fault(run.run_dir, victim, None)
+    for name in stopped:
+        with contextlib.suppress(BadInputError):
+            run.cont_node(name)
+
+    def calm(view):
+        for held in [u["unit"] for u in view["units"] if u["phase"] == "held"]:
+            with ControlClient(run.run_dir) as client:
+                client.retry(held)
+        return all_running(view)
+
+    view = run.wait_for(calm, DEADLINE_S, f"calm after the storm of seed {seed}")
+    end = max(unit["epoch"] for unit in view["units"])
+    run.wait_for(lambda v: past(v, end + 5), DEADLINE_S, "progress")
+    ended_exactly_once(run)

@@ -16,7 +16,7 @@ EXAMPLES = ["word_count", "distinct_count", "top_k", "traffic", "fan_out", "sess
 
 @pytest.fixture(scope="module")
 def spark():
-    return start_session("test-check", cores=1)
+    return start_session("test-check")
 
 
 def pipeline(build, *, event_time=("ts", "1s"), sink=None):

@@ -46,7 +46,7 @@ SHARDED = {
 
 @pytest.fixture(scope="module")
 def spark():
-    return start_session("test-plans", cores=2, memory_mb=1024)
+    return start_session("test-plans", memory_mb=1024)
 
 
 def load(name):

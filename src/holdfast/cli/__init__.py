@@ -13,8 +13,10 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast import __version__
+from holdfast.cli import chaos as chaos_commands
 from holdfast.cli import demo as demo_command
 from holdfast.cli import plan as plan_command
+from holdfast.cli import run as run_commands
 from holdfast.cli import topology as topology_commands
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
@@ -52,7 +54,19 @@ def options(
 
 app.command("plan", cls=plan_command.ManyValuesCommand)(plan_command.plan)
 app.add_typer(topology_commands.app, name="topology")
-app.command("demo")(demo_command.demo)
+for _command in (
+    run_commands.run,
+    run_commands.status,
+    run_commands.nodes,
+    run_commands.logs,
+    run_commands.kill,
+    run_commands.retry,
+    run_commands.stop,
+    chaos_commands.chaos,
+    chaos_commands.verify,
+    demo_command.demo,
+):
+    app.command(_command.__name__)(_command)
 
 
 def main() -> NoReturn:

@@ -22,11 +22,16 @@ def chaos(
     seed: Annotated[int | None, typer.Option(help="Draw the faults from this seed.")] = None,
     faults: Annotated[int, typer.Option(help="How many faults to draw.")] = 4,
     kinds: Annotated[str, typer.Option(help="Kinds to draw from, by comma; default: all.")] = "",
-    nodes: Annotated[int, typer.Option(help="Nodes that run units.")] = 2,
-    spares: Annotated[int, typer.Option(help="Nodes that wait with a warm session.")] = 1,
-    cuts: Annotated[str, typer.Option(help="none, all, or operators by comma.")] = "none",
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 2,
+    spares: Annotated[int, typer.Option("--spares", "-s", min=0, help="Warm spare nodes.")] = 1,
+    cut: Annotated[
+        list[str] | None,
+        typer.Option("--cut", help="Operator to cut after; may be repeated; or all."),
+    ] = None,
     shards: Annotated[list[str] | None, typer.Option(help="OPERATOR=N; may be repeated.")] = None,
-    run_dir: Annotated[Path | None, typer.Option("--run", help="A new run directory.")] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", "-d", help="A new one; default: a temporary one.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a pipeline, break it by a schedule, and verify that its results are right all the same.
@@ -42,7 +47,9 @@ def chaos(
 
     pipeline = load_pipeline(app)
     plan = _schedule(schedule, seed, faults, kinds)
-    deployment = deploy(pipeline, cuts=_cuts(cuts), shards=_shards(shards or []))
+    deployment = deploy(
+        pipeline, cuts="all" if cut == ["all"] else set(cut or []), shards=_shards(shards or [])
+    )
     campaign = Campaign(
         app=_absolute(app),
         pipeline=pipeline,
@@ -100,10 +107,6 @@ def _absolute(app: str) -> str:
     """Nodes may run in another directory."""
     path, colon, attribute = app.partition(":")
     return f"{Path(path).resolve()}{colon}{attribute}" if Path(path).is_file() else app
-
-
-def _cuts(text: str) -> str | set[str]:
-    return text if text in ("none", "all") else set(text.split(","))
 
 
 def _shards(items: list[str]) -> dict[str, int]:

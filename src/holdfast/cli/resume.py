@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from holdfast.control.shell.rundir import RunSpec, journal_path, read_spec, spec_path
+from holdfast.control.shell.rundir import RunSpec, read_spec, spec_path
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment
 
@@ -68,9 +68,9 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
             unit = word(f"{segment.name}#{shard}")
             shutil.rmtree(run_dir / "units" / unit, ignore_errors=True)
             shutil.rmtree(run_dir / "checkpoints" / unit, ignore_errors=True)
-    # Schemas may have changed with the code, and the journal's units with the plan.
+    # Schemas may have changed with the code. The journal stays: it knows the generations, and a
+    # number handed out twice would pass for a zombie.
     (run_dir / "schemas.json").unlink(missing_ok=True)
-    shutil.rmtree(journal_path(run_dir).parent, ignore_errors=True)
     return [segment.name for segment in chosen]
 
 

@@ -51,7 +51,6 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
-    cores: Annotated[int, typer.Option(min=1, help="Spark threads of a node.")] = 2,
     memory_mb: Annotated[int, typer.Option(min=256, help="Java heap of a node, MB.")] = 512,
     host: Annotated[str, typer.Option(help="What runs units.", hidden=True)] = "spark",
     as_json: Json = False,
@@ -65,7 +64,7 @@ def run(
     limit_s = None if duration is None else parse_time(duration, where="--for")
     options: dict[str, Any] = {}
     if host == "spark":
-        options = {"cores": cores, "memory_mb": memory_mb, "keep_input": keep_input}
+        options = {"memory_mb": memory_mb, "keep_input": keep_input}
     spec = _spec(app, plan, cut or [], host, options, nodes=nodes, max_units=max_units)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     resumed = check_resume(directory, spec, reset or [])
@@ -289,7 +288,7 @@ def _stop(local: LocalRun) -> StopReport:
 def _interruptible() -> Iterator[None]:
     """A polite kill is like Ctrl-C; afterwards both mean again what they meant before."""
 
-    def interrupt(signum: int, frame: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGINT)

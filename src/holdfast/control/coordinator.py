@@ -28,7 +28,8 @@ class Coordinator:
         self, *, pipeline: str, units: tuple[UnitId, ...], policy: Policy | None = None
     ) -> None:
         self.policy = policy or Policy()
-        self.state = State.new(pipeline, units)
+        self.units = units
+        self.state = State(pipeline=pipeline)
         self.vitals = Vitals()
 
     def replay(self, state: State | None, facts: Iterable[Fact]) -> None:
@@ -49,7 +50,7 @@ class Coordinator:
         self.vitals.last_event_at = now
         match event:
             case e.LaunchOpened():
-                membership.open_launch(turn, event)
+                membership.open_launch(turn, event, self.units)
             case e.NodeHello():
                 membership.hello(turn, event)
             case e.Heartbeat():

@@ -37,6 +37,16 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """These units are to run, upstream first; generations of units known before go on."""
+
+    kind: Literal["deployed"] = "deployed"
+    at: float
+    cause: str
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeJoined:
     """A node may be given units."""
 
@@ -216,6 +226,7 @@ class StopBegan:
 
 Fact: TypeAlias = (
     Opened
+    | Deployed
     | NodeJoined
     | NodeLost
     | DomainLost

@@ -20,15 +20,24 @@ from holdfast.control.events import (
     NodeExited,
     NodeHello,
 )
-from holdfast.control.facts import DomainLost, DownReason, LossReason, NodeJoined, NodeLost, Opened
+from holdfast.control.facts import (
+    Deployed,
+    DomainLost,
+    DownReason,
+    LossReason,
+    NodeJoined,
+    NodeLost,
+    Opened,
+)
 from holdfast.control.state import NodeRecord, UnitRecord
 from holdfast.control.turn import Turn
+from holdfast.model.deployment import UnitId
 
 CORRELATED_S = 10.0
 """Losses of one domain within this time are told as one loss of the domain."""
 
 
-def open_launch(turn: Turn, event: LaunchOpened) -> None:
+def open_launch(turn: Turn, event: LaunchOpened, wanted: tuple[UnitId, ...]) -> None:
     """The coordinator (re)started. In the same launch everything may still be running."""
     if event.launch == turn.state.launch:
         for node in turn.state.nodes:
@@ -39,6 +48,8 @@ def open_launch(turn: Turn, event: LaunchOpened) -> None:
     for unit in turn.state.units.values():
         if unit.phase == "waiting" and unit.down is not None:
             units.park(turn, unit)
+    if list(turn.state.units) != [str(unit) for unit in wanted]:
+        turn.record(Deployed(at=turn.now, cause=turn.cause, units=wanted))
     turn.record(Opened(at=turn.now, cause=turn.cause, launch=event.launch))
 
 

@@ -113,6 +113,8 @@ class State:
     stopping: bool = False
     units: dict[str, UnitRecord] = field(default_factory=dict)
     """By text of the unit id, upstream first."""
+    retired: dict[str, int] = field(default_factory=dict)
+    """Last generation of units that no longer run: should one come back, it goes on from there."""
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     fenced: list[str] = field(default_factory=list)
     recoveries: list[Recovery] = field(default_factory=list)
@@ -143,7 +145,7 @@ class State:
     def apply(self, fact: Fact) -> None:
         """Change the state by one fact."""
         match fact:
-            case f.Opened() | f.StopBegan() | f.DomainLost():
+            case f.Opened() | f.Deployed() | f.StopBegan() | f.DomainLost():
                 self._apply_run(fact)
             case f.NodeJoined() | f.NodeLost():
                 self._apply_node(fact)
@@ -177,12 +179,27 @@ class State:
                     if record.phase == "held":
                         # Whoever launches again has had the chance to repair the cause.
                         record.phase, record.down = "waiting", None
+            case f.Deployed():
+                self._deploy(fact)
             case f.StopBegan():
                 self.stopping = True
             case f.DomainLost():
                 pass
             case _:
                 assert_never(fact)
+
+    def _deploy(self, fact: f.Deployed) -> None:
+        if any(record.node is not None for record in self.units.values()):
+            raise IllegalTransitionError(fact, "units are still on nodes", self.story())
+        known = self.units
+        wanted = {str(unit): unit for unit in fact.units}
+        self.retired.update(
+            {name: old.generation for name, old in known.items() if name not in wanted}
+        )
+        self.units = {
+            name: known.get(name) or UnitRecord(unit=unit, generation=self.retired.pop(name, 0))
+            for name, unit in wanted.items()
+        }
 
     def _apply_node(self, fact: f.NodeJoined | f.NodeLost) -> None:
         match fact:
@@ -334,7 +351,7 @@ class State:
             self._swap(replace(found, outcome=outcome, closed_at=at))
 
 
-RunFact: TypeAlias = f.Opened | f.StopBegan | f.DomainLost
+RunFact: TypeAlias = f.Opened | f.Deployed | f.StopBegan | f.DomainLost
 UnitFact: TypeAlias = (
     f.UnitPlaced
     | f.UnitRunning

@@ -1,0 +1,1 @@
+"""Faults by schedule, and checkers that share nothing with what they check."""

@@ -200,17 +200,14 @@ class FidelityModel:
         if len(inputs) == 1:
             return inputs[0].stream.gather(complete[self.spans[inputs[0].producer]])
         is_product = joins and self.is_join[operator]
-        total: FloatArray | None = None
+        width = self.spans[operator].stop - self.spans[operator].start
+        total = np.full((width, *complete.shape[1:]), 1.0 if is_product else 0.0)
         for item in inputs:
             part = item.stream.gather(complete[self.spans[item.producer]])
-            if not is_product:
-                part = (item.weight * part.T).T
-            if total is None:
-                total = part
+            if is_product:
+                total *= part
             else:
-                total = total * part if is_product else total + part
-        if total is None:
-            raise AssertionError("a source has nothing arriving")
+                total += (item.weight * part.T).T
         return total
 
     def weigh(self, complete: FloatArray) -> FloatArray:

@@ -70,7 +70,7 @@ class SharedStream:
         return np.broadcast_to(average, (self.width, *average.shape))
 
     def scatter(self, downstream: FloatArray) -> FloatArray:
-        return np.multiply.outer(self.weights, downstream.sum(axis=0))
+        return np.asarray(np.multiply.outer(self.weights, downstream.sum(axis=0)))
 
     def parts(self, task: int) -> tuple[Sequence[int], Sequence[float]]:  # noqa: ARG002
         return range(len(self.weights)), self.weights.tolist()

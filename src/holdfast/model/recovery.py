@@ -335,20 +335,28 @@ class RecoveryModel:
         parts = segments_of(self.topology, set(self.forced))
         demand = np.array([self.demand(part) for part in parts])
         longest = np.asarray(interval_s)
-        return self.export_cpu + float(self.cpu(demand, longest, np.asarray(snapshots)).sum())
+        return float(self.export_cpu + self.cpu(demand, longest, np.asarray(snapshots)).sum())
 
     def predict(
-        self, segments: Sequence[SegmentPlan], spares: int, *, uncut_cpu: float
+        self,
+        segments: Sequence[SegmentPlan],
+        spares: int,
+        *,
+        uncut_cpu: float,
+        at_cpu: float | None = None,
     ) -> Prediction:
-        """What a plan promises; segments in topological order."""
+        """What a plan promises; segments in topological order.
+
+        `at_cpu` predicts as if so many cores were in use, whatever the plan itself takes.
+        """
         inputs = _inputs(self.topology, segments)
         interval = np.array([segment.interval_s for segment in segments])
         for i, read in enumerate(inputs):
             interval[i] = max([interval[i], *(interval[j] for j in read)])
         snapshots = np.array([float(segment.snapshot_batches) for segment in segments])
         demand = np.array([self.demand(segment.operators) for segment in segments])
-        cpu = self.export_cpu + float(self.cpu(demand, interval, snapshots).sum())
-        stretch = self.stretch(cpu)
+        cpu = float(self.export_cpu + self.cpu(demand, interval, snapshots).sum())
+        stretch = self.stretch(cpu if at_cpu is None else at_cpu)
         batch = self.batch_s(demand, interval, stretch)
         finish = np.zeros(len(segments))
         for i, read in enumerate(inputs):

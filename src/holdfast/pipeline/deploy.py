@@ -37,7 +37,7 @@ def deploy(
     """The deployment of a pipeline under a plan's cuts."""
     pipeline.validate()
     facts = layout(pipeline, shards=shards, fuse_sources=fuse_sources)
-    chosen = cut_operators(pipeline, cuts)
+    chosen = cut_operators(pipeline, cuts, shards=shards)
     ends = set(facts.forced) | chosen | {sink.inputs[0] for sink in pipeline.sinks}
     trees = [
         _members(pipeline, operator.name, ends)
@@ -73,7 +73,9 @@ def deploy(
     )
 
 
-def cut_operators(pipeline: Pipeline, cuts: Cuts) -> set[str]:
+def cut_operators(
+    pipeline: Pipeline, cuts: Cuts, *, shards: Mapping[str, int] | None = None
+) -> set[str]:
     """The operators whose output a plan wants logged, forced ones not counted.
 
     A plan's `backups` log their own output, its `anchors` their inputs. Backups may be named by
@@ -88,7 +90,7 @@ def cut_operators(pipeline: Pipeline, cuts: Cuts) -> set[str]:
     if isinstance(cuts, str):
         raise BadInputError(f"unknown cuts {cuts!r}", hint="none, all, or names of operators")
     if isinstance(cuts, Mapping):
-        return _planned(pipeline, cuts)
+        return _planned(pipeline, cuts, layout(pipeline, shards=shards).shards)
     chosen = set(cuts)
     for name in sorted(chosen):
         if pipeline.operator(name).kind == "sink":
@@ -96,7 +98,7 @@ def cut_operators(pipeline: Pipeline, cuts: Cuts) -> set[str]:
     return chosen
 
 
-def _planned(pipeline: Pipeline, plan: Mapping[str, Any]) -> set[str]:
+def _planned(pipeline: Pipeline, plan: Mapping[str, Any], count: Mapping[str, int]) -> set[str]:
     if not plan.get("feasible", True):
         raise BadInputError("the plan is infeasible", where=pipeline.name)
     if "backups" not in plan and "anchors" not in plan:
@@ -112,7 +114,6 @@ def _planned(pipeline: Pipeline, plan: Mapping[str, Any]) -> set[str]:
         if pipeline.operator(operator).kind == "sink":
             raise BadInputError("a sink has no output to cut", where=name)
         tasks.setdefault(operator, set()).add(index)
-    count = layout(pipeline).shards
     for operator, indices in tasks.items():
         if "" not in indices and len(indices) != count[operator]:
             raise BadInputError(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
+from holdfast.model.statistics import Statistics
 from holdfast.model.topology import Topology
 
 
@@ -46,6 +47,13 @@ class PlanRequest:
     """Frequencies to choose from; empty: any."""
     powers_of_two: bool = False
     """Frequencies (relative to one another) must be powers of two."""
+    # joint
+    statistics: Statistics | None = None
+    """What was measured of the pipeline and the machine; None: the file's numbers and defaults."""
+    intervals: tuple[float, ...] = ()
+    """Batch intervals to choose from, file units; empty: 1, 2, 4 and 8 epochs."""
+    snapshots: tuple[int, ...] = ()
+    """Batches between two state snapshots to choose from; empty: 1, 10 and 60."""
     # PPA
     replicas: float | None = None
     """Replica budget, a total of `replica_cost`."""

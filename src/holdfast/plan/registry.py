@@ -14,6 +14,10 @@ METHODS: Mapping[str, tuple[str, str]] = {
         "holdfast.plan.fastrecover",
         "segments and checkpoint frequencies with the least expected recovery time",
     ),
+    "joint": (
+        "holdfast.plan.joint",
+        "boundaries, intervals and spares together, under real bounds at the least cost",
+    ),
     "ppa": ("holdfast.plan.ppa", "which tasks to replicate, and which to bring back first"),
 }
 """Method to (package with a `PLANNER`, one line of help)."""

@@ -393,6 +393,22 @@ def test_a_new_launch_resumes_with_higher_generations_and_no_recovery():
     assert world.coordinator.state.recoveries == []
 
 
+def test_a_new_plan_keeps_the_generations_of_units_that_come_back():
+    """Units may come and go between launches, and no generation is ever handed out twice."""
+    world = started(nodes=("n0",), spares=())
+
+    def relaunch(launch, *units):
+        world.nodes.clear()
+        world.launch, world.units = launch, units
+        world.log.update(dict.fromkeys(set(units) - set(world.log), -1))
+        return world.restart_coordinator()
+
+    assert facts(relaunch("L2", C, A)) == ["unit_parked"] * 2 + ["node_lost", "deployed", "opened"]
+    assert acts(world.join("m0")) == [("start", "c#0", 1, "m0"), ("start", "a#0", 2, "m0", 1)]
+    relaunch("L3", A, B)
+    assert acts(world.join("m1")) == [("start", "a#0", 3, "m1", 2), ("start", "b#0", 2, "m1", 1)]
+
+
 def test_a_node_of_another_launch_is_sent_away():
     """A survivor of an earlier launch may not join."""
     world = World()

@@ -70,7 +70,7 @@ def test_a_run_that_names_no_application_needs_one(cli, run):
         (["--seed", "1", "--schedule", "x"], "needs either --schedule or --seed"),
         (["--seed", "1", "--kinds", "boom"], "unknown fault 'boom'"),
         (["--seed", "1", "--shards", "m"], "'m' is not OPERATOR=N"),
-        (["--seed", "1", "--cuts", "x"], "no operator 'x'"),
+        (["--seed", "1", "--cut", "x"], "no operator 'x'"),
         (["--schedule", "none.yaml"], "cannot be read"),
     ],
 )
@@ -85,5 +85,5 @@ def test_bad_options_are_refused_before_anything_starts(cli, run, words, message
 def test_a_used_run_directory_is_refused(cli, run):
     """Chaos starts afresh."""
     app = json.loads((run / "run.json").read_text())["app"]
-    error = cli("chaos", app, "--seed", "1", "--run", run).exception
+    error = cli("chaos", app, "--seed", "1", "--run-dir", run).exception
     assert "is not empty" in str(error)

@@ -151,6 +151,8 @@ def test_a_plan_is_read_as_cuts():
     assert "split" in shape(deploy(p, cuts={"anchors": ["filter"]}))
     with pytest.raises(BadInputError, match="count: the plan backs up 1 of its 2 tasks"):
         deploy(p, cuts={"backups": ["count.1"]})
+    with pytest.raises(BadInputError, match="count: the plan backs up 2 of its 3 tasks"):
+        deploy(p, cuts={"backups": ["count.0", "count.1"]}, shards={"count": 3})
 
 
 def test_topology_counts_forced_boundaries_and_knows_rates():

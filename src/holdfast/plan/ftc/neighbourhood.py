@@ -1,8 +1,8 @@
 """Large-neighbourhood search: free a region of a plan, solve it exactly, keep what is cheaper.
 
 A region is a ball around a random node, or the nodes on which the plan and the relaxation
-disagree. All other nodes stay as they are, so the master is small; a region proved to hold nothing
-better is left alone until the plan changes. Regions grow while they are solved easily.
+disagree. All other nodes stay as they are, so the search is small. Regions grow while they are
+solved easily and shrink when they are not.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from holdfast.plan.ftc.branch import branch_and_cut
 from holdfast.plan.ftc.core import Core
-from holdfast.plan.ftc.heuristics import pruned
 from holdfast.plan.ftc.master import Master
-from holdfast.plan.ftc.windows import violated
+from holdfast.plan.ftc.relax import spent
 from holdfast.plan.protocol import Progress, Solve
 
-_TRIES = 12
-"""Master solves spent on one region before it is given up."""
+_NODES = 12
+"""Nodes of the search tree spent on one region."""
 
 
 def improve(
@@ -35,55 +35,34 @@ def improve(
     """Search at most `steps` regions, until `stall` in a row gave nothing or the bound is met."""
     core = master.core
     best, value = plan, core.cost(plan)
-    size, idle = min(120, len(master.free)), 0
-    start = solve.seconds_left()
+    size, idle = min(100, len(master.free)), 0
+    begin = solve.seconds_left()
     for step in range(steps):
-        left = solve.seconds_left()
-        spent = start is not None and left is not None and seconds is not None
-        if solve.should_stop() or (spent and start - left > seconds):  # type: ignore[operator]
+        if solve.should_stop() or spent(solve, begin, seconds):
             break
-        if master.round_up(bound) >= value or idle >= stall:
+        if master.closes(bound, value) or idle >= stall:
             break
         region = (
             _disagreement(master, best, weight, solve.rng, size)
             if step % 4 == 3
             else _ball(core, solve.rng, size)
         )
-        better, easy = _solve_region(master, best, region, solve)
-        size = min(len(master.free), int(size * 1.15)) if easy else max(30, int(size * 0.8))
-        if core.cost(better) < value:
-            best, value, idle = better, core.cost(better), 0
+        now = np.asarray([float(best[v]) for v in master.free])
+        inside = np.asarray([v in region for v in master.free])
+        found = branch_and_cut(
+            master,
+            best,
+            solve,
+            lower=np.where(inside, 0.0, now),
+            upper=np.where(inside, 1.0, now),
+            nodes=_NODES,
+        )
+        size = min(len(master.free), int(size * 1.1)) if found.complete else max(30, size * 3 // 4)
+        idle += 1
+        if core.cost(found.plan) < value:
+            best, value, idle = found.plan, core.cost(found.plan), 0
             solve.report(Progress(message="better plan", objective=value, bound=bound))
-        else:
-            idle += 1
     return best
-
-
-def _solve_region(
-    master: Master, plan: bytearray, region: set[int], solve: Solve
-) -> tuple[bytearray, bool]:
-    """The best plan found that differs from `plan` only in the region, and whether it was easy."""
-    core = master.core
-    best, value = plan, core.cost(plan)
-    fixed = {v: int(plan[v]) for v in master.free if v not in region}
-    for _ in range(_TRIES):
-        if solve.should_stop():
-            return best, False
-        answer = master.whole(fixed=fixed, below=value, nodes=150)
-        if answer.weight is None:
-            return best, answer.complete
-        backed = bytearray(int(x > 0.5) for x in answer.weight)
-        windows, complete = violated(core, backed)
-        candidate = pruned(core, complete)
-        if core.cost(candidate) < value:
-            best, value = candidate, core.cost(candidate)
-            # Outside the region the pruning may have changed something: that is a new plan.
-            if windows:
-                fixed = {v: int(best[v]) for v in fixed}
-        if not windows and answer.complete:
-            return best, True
-        master.add(windows)
-    return best, False
 
 
 def _ball(core: Core, rng: np.random.Generator, size: int) -> set[int]:
@@ -92,7 +71,7 @@ def _ball(core: Core, rng: np.random.Generator, size: int) -> set[int]:
     seen = {start}
     queue = [start]
     for v in queue:
-        if len(seen) >= size * 1.3:
+        if len(seen) >= size:
             break
         for w in core.predecessors[v] + core.successors[v]:
             if w not in seen:

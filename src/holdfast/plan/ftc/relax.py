@@ -19,7 +19,7 @@ from holdfast.plan.protocol import Progress, Solve
 
 _STALL = 6
 """Rounds over which the bound has to gain `_GAIN` of itself, or the loop ends."""
-_GAIN = 5e-4
+_GAIN = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,43 +30,53 @@ class Relaxed:
     bound: float
     plan: bytearray
     """The best plan, given or rounded on the way."""
-    exact: bool
-    """Every window is covered: `bound` is the value of the whole relaxation."""
 
 
-def relax(master: Master, plan: bytearray, solve: Solve, *, rounds: int, patient: bool) -> Relaxed:
-    """Raise the bound for at most `rounds` rounds; `patient` ignores slow progress."""
+def relax(
+    master: Master,
+    plan: bytearray,
+    solve: Solve,
+    *,
+    rounds: int,
+    patient: bool,
+    seconds: float | None = None,
+) -> Relaxed:
+    """Raise the bound for at most `rounds` rounds; `patient` puts up with slow progress."""
     core = master.core
     inside = [float(b) for b in plan]
     best, value = plan, core.cost(plan)
-    bound, weight, exact = 0.0, inside, False
+    bound, weight = 0.0, inside
     history: list[float] = []
     few = max(8, len(master.free) // 10)
     master.add(violated(core, bytearray(core.size))[0])
+    begin = solve.seconds_left()
     for _ in range(rounds):
-        if solve.should_stop():
+        if solve.should_stop() or spent(solve, begin, seconds):
             break
         answer = master.relax()
-        if answer.weight is None:
+        if answer is None:
             break
-        weight, bound = answer.weight, max(bound, answer.bound)
+        weight, bound = master.weights(answer.x), max(bound, answer.value)
         history.append(bound)
-        for threshold in (0.5, 0.9):
-            candidate = rounded(core, weight, threshold)
-            if core.cost(candidate) < value:
-                best, value = candidate, core.cost(candidate)
+        candidate = rounded(core, weight, 0.5)
+        if core.cost(candidate) < value:
+            best, value = candidate, core.cost(candidate)
         solve.report(Progress(message="relaxation", objective=value, bound=bound))
-        if master.round_up(bound) >= value:
-            break
-        if not patient and len(history) > _STALL and bound < history[-_STALL] * (1.0 + _GAIN):
+        slow = len(history) > _STALL and bound < history[-_STALL] * (1.0 + _GAIN)
+        if master.closes(bound, value) or (slow and not patient):
             break
         fresh, inside = _separate(core, master, inside, weight, few)
         if not fresh:
-            exact = True
             break
-        master.purge()
+        master.purge(age=2)
         master.add(fresh)
-    return Relaxed(weight=weight, bound=bound, plan=best, exact=exact)
+    return Relaxed(weight=weight, bound=bound, plan=best)
+
+
+def spent(solve: Solve, begin: float | None, seconds: float | None) -> bool:
+    """Whether a share of the time limit has been used up; never, without a limit."""
+    left = solve.seconds_left()
+    return begin is not None and left is not None and seconds is not None and begin - left > seconds
 
 
 def _separate(

@@ -177,7 +177,7 @@ def cheapest_tree(problem: Problem, solve: Solve) -> BoolArray | None:
 
     wires = wiring(problem.model)
     size = problem.size
-    rows: list[dict[int, float]] = [{t: 1.0 for t in np.flatnonzero(wires.worth > 0).tolist()}]
+    rows: list[dict[int, float]] = [dict.fromkeys(np.flatnonzero(wires.worth > 0).tolist(), 1.0)]
     lower = [1.0]
     slot_column: dict[int, int] = {}
     for task in wires.order:

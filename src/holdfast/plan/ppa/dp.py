@@ -70,9 +70,7 @@ def dp(problem: Problem, solve: Solve) -> Choice:
                 bound=max(upper_bound(problem), value),
                 note=f"stopped early: {reason}",
             )
-    return Choice(
-        chosen=problem.trimmed(_rows([best], problem.size)[0]), bound=value, optimal=True
-    )
+    return Choice(chosen=problem.trimmed(_rows([best], problem.size)[0]), bound=value, optimal=True)
 
 
 def _hopeful(

@@ -2,7 +2,7 @@
 
 Tasks are ranked once by the loss of output fidelity when only they fail and taken while the budget
 lasts. It sees no trees: the tasks it takes need not form a single complete one, so its fidelity is
-often zero at small budgets. It keeps only what turned out to be of use.
+often zero at small budgets.
 
 Complexity: one backward pass and a sort, O(tasks log tasks).
 """
@@ -18,7 +18,7 @@ from holdfast.plan.protocol import Solve
 
 def greedy(problem: Problem, solve: Solve) -> Choice:  # noqa: ARG001
     """The baseline's plan."""
-    return Choice(chosen=problem.trimmed(greedy_set(problem)))
+    return Choice(chosen=greedy_set(problem))
 
 
 def greedy_set(problem: Problem) -> BoolArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -195,7 +195,8 @@ def _recovery_of(topology: Topology, request: PlanRequest) -> Recovery:
     if failed is None:
         failed = np.ones(model.size, bool)
     budget = request.replicas if request.replicas is not None else np.inf
-    pinned = problem_of(topology, _with_budget(request, min(budget, float(model.size)))).required
+    budget = min(budget, float(model.size))
+    pinned = problem_of(topology, replace(request, replicas=budget)).required
     failed &= ~pinned
     slots = int(failed.sum())
     if request.slots is not None:
@@ -213,9 +214,3 @@ def _recovery_of(topology: Topology, request: PlanRequest) -> Recovery:
         )
     times = sorted(arrivals) if arrivals else [float(k + 1) for k in range(slots)]
     return Recovery(model=model, alive=~failed, times=tuple(times[:slots]))
-
-
-def _with_budget(request: PlanRequest, budget: float) -> PlanRequest:
-    from dataclasses import replace  # noqa: PLC0415
-
-    return replace(request, replicas=budget)

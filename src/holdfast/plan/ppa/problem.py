@@ -96,9 +96,7 @@ class Problem:
         """The plan without tasks that are part of no complete tree; the required stay."""
         return self.required | (chosen & (self.derivative(chosen) > 0))
 
-    def filled(
-        self, chosen: BoolArray, *, step: float = 0.0, at_least: float = 0.0
-    ) -> BoolArray:
+    def filled(self, chosen: BoolArray, *, step: float = 0.0, at_least: float = 0.0) -> BoolArray:
         """The plan with what is left of the budget spent task by task, densest gain first.
 
         At most `step` of the open tasks (at least one) are taken per look at the gains, and only

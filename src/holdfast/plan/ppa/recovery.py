@@ -25,7 +25,8 @@ from functools import cached_property
 import numpy as np
 
 from holdfast.errors import BadInputError
-from holdfast.model.fidelity import BoolArray, FidelityModel
+from holdfast.model.fidelity import BATCH_CELLS, BoolArray, FidelityModel
+from holdfast.model.fidelity_incremental import FidelityState
 from holdfast.model.fidelity_streams import FloatArray
 from holdfast.plan.ppa.completion import Completer, completer
 from holdfast.plan.ppa.problem import Problem
@@ -77,6 +78,9 @@ class Recovery:
 
     def curve(self, order: list[int]) -> FloatArray:
         """OF after the failure and after each return."""
+        if (len(order) + 1) * self.model.size > BATCH_CELLS:
+            state = FidelityState(self.model, self.alive)
+            return np.asarray([state.fidelity, *(state.revive((task,)) for task in order)])
         rows = np.repeat(self.alive[None, :], len(order) + 1, axis=0)
         for k, task in enumerate(order):
             rows[k + 1 :, task] = True
@@ -217,8 +221,8 @@ def _polished(recovery: Recovery, order: list[int], solve: Solve) -> list[int]:
             if solve.should_stop():
                 return order
             rest = order[:k] + order[k + 1 :]
-            trials = [rest[:j] + [task] + rest[j:] for j in range(len(order)) if j != k]
-            trials += [rest[:k] + [other] + rest[k:] for other in unused]
+            trials = [[*rest[:j], task, *rest[j:]] for j in range(len(order)) if j != k]
+            trials += [[*rest[:k], other, *rest[k:]] for other in unused]
             for trial in trials:
                 reached = recovery.score(trial)
                 if reached > score and reached[0] >= score[0] * (1 + 1e-12):

@@ -49,7 +49,7 @@ def fidelity_frontier(problem: Problem) -> Frontier | None:
         if query.weight <= 0:
             continue
         down = query.weight * query.parts
-        found = relaxed.through(query.operator, down, relaxed.copies[query.operator])
+        found = relaxed.through(query.operator, down)
         total = combine(total, found, np.add, problem.budget + SLACK)
     return total
 
@@ -74,11 +74,10 @@ class _Relaxation:
                 copies[item.producer] = min(copies[item.producer] + copies[i], COPIES_LIMIT + 1)
         return copies
 
-    def through(self, sink: int, down: FloatArray, copies: int) -> Frontier:
+    def through(self, sink: int, down: FloatArray) -> Frontier:
         """Frontier of what a query's sink emits; an explicit stack spares deep chains."""
         done: list[Frontier] = []
         stack: list[tuple[int, FloatArray, bool]] = [(sink, down, False)]
-        del copies
         while stack:
             i, weights, ready = stack.pop()
             inputs = self.model.inputs[i]

@@ -88,7 +88,7 @@ class Remaining:
         inputs at all and qualifies when its consumers read it through a Full link, because then
         only its total counts.
         """
-        problem, model = self._problem, self._problem.model
+        model = self._problem.model
         if len(model.queries) != 1 or not model.is_linear:
             return []
         sink = model.queries[0].operator
@@ -111,9 +111,7 @@ class Remaining:
     def _stands_alone(self, i: int) -> bool:
         """All its consumers read it through Full links (or it is the sink)."""
         inputs = self._problem.model.inputs
-        return all(
-            item.stream.is_shared for row in inputs for item in row if item.producer == i
-        )
+        return all(item.stream.is_shared for row in inputs for item in row if item.producer == i)
 
     def _share(self, i: int, down: FloatArray) -> Frontier:
         problem, span = self._problem, self._problem.model.spans[i]

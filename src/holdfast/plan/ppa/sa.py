@@ -44,14 +44,16 @@ STEPS = ((2_000, 0.005), (20_000, 0.01), (math.inf, 0.03))
 """Beyond, this share of the tasks per look, by number of tasks."""
 STEP_PER_OPERATOR = 0.05
 """At most this share (and at least one) of an operator's tasks goes in one look."""
-LOOKS = ((2_000, 20), (20_000, 10), (math.inf, 2))
-"""Looks of coarse growth, by number of tasks."""
+GROW_TASKS = 2_000
+"""Up to this many tasks, small budgets are also reached by coarse growth; a look takes O(n)."""
+LOOKS = 20
+"""Looks of coarse growth."""
 LOOK_CANDIDATES = 64
 """Extensions evaluated per coarse look: those with the most importance per cost."""
 LOOK_RATIO = 0.8
 """Extensions this close to the densest are taken in the same coarse look."""
-GROW_BELOW, TAKE_ABOVE = 0.6, 0.4
-"""On large topologies, which way suits which share of all tasks' cost in the budget."""
+GROW_BELOW = 0.6
+"""Coarse growth is of use while the budget is at most this share of all tasks' cost."""
 
 
 def sa(problem: Problem, solve: Solve) -> Choice:
@@ -61,9 +63,10 @@ def sa(problem: Problem, solve: Solve) -> Choice:
     share = problem.left / total if total > 0 else 1.0
     plans = [greedy_set(problem)]
     helper: Completer | None = None
-    if (is_small or share > TAKE_ABOVE) and not solve.should_stop():
+    if not solve.should_stop():
         plans.append(from_above(problem, solve))
-    if (is_small or share < GROW_BELOW) and not solve.should_stop():
+    can_grow = is_small or (problem.size <= GROW_TASKS and share < GROW_BELOW)
+    if can_grow and not solve.should_stop():
         helper = completer(problem)
         if is_small:
             plans.append(grow(helper, problem.base.copy(), solve)[0])
@@ -79,17 +82,25 @@ def sa(problem: Problem, solve: Solve) -> Choice:
     return Choice(chosen=problem.trimmed(chosen), note=note)
 
 
-def _by_size(table: tuple[tuple[float, float], ...], size: int) -> float:
-    return next(value for limit, value in table if size <= limit)
-
-
 def _step(problem: Problem) -> float:
-    return 0.0 if problem.size <= SINGLE_STEPS else _by_size(STEPS, problem.size)
+    if problem.size <= SINGLE_STEPS:
+        return 0.0
+    return next(step for limit, step in STEPS if problem.size <= limit)
 
 
 def _first_tree(problem: Problem, solve: Solve) -> BoolArray:
-    found = cheapest_tree(problem, solve)
-    return problem.base.copy() if found is None else problem.filled(found, step=_step(problem))
+    """The cheapest complete tree if it fits, extended; found by completion where that is exact."""
+    base = problem.base
+    trees = list(completer(problem).extensions(base))
+    cheapest = min(trees, key=lambda tree: float(problem.cost[tree].sum()), default=[])
+    first = base.copy()
+    first[cheapest] = True
+    if not cheapest or not problem.fits(first):
+        found = None if problem.model.is_linear else cheapest_tree(problem, solve)
+        if found is None:
+            return base.copy()
+        first = found
+    return problem.filled(first, step=_step(problem))
 
 
 # -- growing ---------------------------------------------------------------------------------------
@@ -139,8 +150,8 @@ def _grow_coarsely(helper: Completer, solve: Solve) -> BoolArray:
     """Growth for large topologies: the densest extensions of a look, then all tasks as dense."""
     problem = helper.problem
     chosen = problem.base.copy()
-    looks, step = int(_by_size(LOOKS, problem.size)), _step(problem)
-    for _ in range(looks):
+    step = _step(problem)
+    for _ in range(LOOKS):
         if solve.should_stop():
             break
         value, price = problem.model.fidelity(chosen), problem.price(chosen)
@@ -149,7 +160,7 @@ def _grow_coarsely(helper: Completer, solve: Solve) -> BoolArray:
             break
         _, best, chosen = found[0]
         for _, density, plan in found[1:]:
-            if density < best * LOOK_RATIO or problem.price(chosen) - price > problem.left / looks:
+            if density < best * LOOK_RATIO or problem.price(chosen) - price > problem.left / LOOKS:
                 break
             if problem.fits(chosen | plan):
                 chosen = chosen | plan

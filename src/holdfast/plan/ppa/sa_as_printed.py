@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.model.fidelity import BoolArray
+from holdfast.model.tasks import task_graph
 from holdfast.plan.ppa.problem import SLACK, Choice, Problem
 from holdfast.plan.ppa.structure import SubTopology, decompose, units_of
 from holdfast.plan.protocol import Solve
@@ -29,9 +30,7 @@ def sa_as_printed(problem: Problem, solve: Solve) -> Choice:
     """Algorithm 3."""
     topology = problem.model.topology
     parts = {part for q in topology.effective_queries for part in decompose(topology, q.name)}
-    planners = [
-        _Part.of(problem, part) for part in sorted(parts, key=lambda part: part.operators)
-    ]
+    planners = [_Part.of(problem, part) for part in sorted(parts, key=lambda part: part.operators)]
     chosen = problem.base.copy()
     for planner in planners:
         chosen[list(planner.step(problem.base, problem.budget))] = True
@@ -56,7 +55,7 @@ def sa_as_printed(problem: Problem, solve: Solve) -> Choice:
         if best is None:
             break
         chosen[list(best[1])] = True
-    return Choice(chosen=problem.trimmed(chosen))
+    return Choice(chosen=chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -160,11 +159,11 @@ class _Part:
         return frozenset(t for t in found if not chosen[t])
 
     def _touches(self, segment: Segment, found: set[int]) -> bool:
-        from holdfast.model.tasks import task_graph  # noqa: PLC0415
-
         graph = task_graph(self.problem.model.topology)
         return any(
-            near in found for t in segment for near in (*graph.predecessors[t], *graph.successors[t])
+            near in found
+            for t in segment
+            for near in (*graph.predecessors[t], *graph.successors[t])
         )
 
     def _alone(self, unit: int, segment: Segment) -> float:

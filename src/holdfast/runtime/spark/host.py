@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,15 +16,17 @@ from pyspark.sql.types import StructType
 
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.pipeline import Files, Generator, Pipeline, Rate
+from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.runtime.host import UnitState, UnitStatus
-from holdfast.runtime.log.crash import crash_plan
+from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
+from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import write_durably
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.spark.check import check_pipeline
 from holdfast.runtime.spark.compile import ship_by_value
 from holdfast.runtime.spark.exporters import ExporterUnit, make_delivery
+from holdfast.runtime.spark.native import NativeSourceUnit
 from holdfast.runtime.spark.session import start_session
 from holdfast.runtime.spark.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
@@ -151,7 +154,7 @@ class SparkUnitHost:
             deployment=self._deployment,
             log=log,
             trimmer=Trimmer(log=log, deployment=self._deployment, keep_input=self._keep_input),
-            crash=crash_plan(self._jvm_pid() if segment.kind == "inner" else None),
+            crash=self._crash(),
         )
         match segment.kind:
             case "inner":
@@ -164,12 +167,24 @@ class SparkUnitHost:
                     clone_from=clone_from,
                     partitions=self._partitions,
                 )
+            case "source" if self._is_native(segment):
+                return NativeSourceUnit(
+                    context,
+                    spark=self.session(),
+                    pipeline=self._pipeline,
+                    schemas=self.schemas(),
+                    starts=self._starts,
+                    clone_from=clone_from,
+                )
             case "source":
                 log.claim(str(unit), generation)
                 return self._source(context, segment)
             case "exporter":
                 log.claim(str(unit), generation)
                 return self._exporter(context, segment)
+
+    def _is_native(self, segment: Segment) -> bool:
+        return isinstance(self._pipeline.operator(segment.operators[0]).source, SparkSource)
 
     def _source(self, context: UnitContext, segment: Segment) -> ThreadUnit:
         if len(segment.operators) != 1:
@@ -231,6 +246,11 @@ class SparkUnitHost:
             make_frame=lambda rows: self.session().createDataFrame(rows),
         )
         return ExporterUnit(context, delivery, schema)
+
+    def _crash(self) -> Crash:
+        if not os.environ.get(CRASH_VARIABLE):
+            return Crash()
+        return crash_plan(self._jvm_pid())
 
     def _jvm_pid(self) -> int:
         jvm: Any = self.session()._jvm  # noqa: SLF001 - no public way to the process id

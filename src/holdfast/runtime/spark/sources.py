@@ -195,43 +195,11 @@ class SourceUnit(ThreadUnit):
             good, bad, watermark = split_late(table, self._event_time, watermark)
             kept.append(good)
             late.append(bad)
-        rows = pa.concat_tables(kept)
-        late_rows = self._put_late(record.number, pa.concat_tables(late))
-        hashes = row_hashes(rows)
-        records = []
-        for boundary in context.segment.outputs:
-            files = self._write(boundary, record.number, rows, hashes)
-            records.append(
-                SliceRecord(
-                    boundary=boundary.name,
-                    shard=context.unit.shard,
-                    number=record.number,
-                    after=record.after,
-                    upto=record.upto,
-                    files=files,
-                    watermark_us=watermark,
-                    late_rows=late_rows,
-                    generation=context.generation,
-                )
-            )
-        context.crash.at("after-data-files", context.name, record.number)
-        publish(context.log, records, unit=context.name, crash=context.crash)
+        rows, aside = pa.concat_tables(kept), pa.concat_tables(late)
+        publish_rows(context, record, rows, aside, watermark)
         self._watermark = (record.number, watermark)
-        self.progress.rows_in += rows.num_rows + late_rows
+        self.progress.rows_in += rows.num_rows + aside.num_rows
         self.progress.rows_out += rows.num_rows
-
-    def _write(
-        self, boundary: Boundary, number: int, rows: Any, hashes: Any
-    ) -> tuple[SliceFile, ...]:
-        if rows.num_rows == 0:
-            return ()
-        folder = self.context.log.layout.data(boundary.name, self.context.unit.shard)
-        stem = f"{number:010d}-g{self.context.generation}-{uuid.uuid4().hex[:8]}"
-        file = write_slice_file(
-            folder / f"{stem}.arrow", rows, key_groups(rows, boundary.key), hashes
-        )
-        sync_folder(folder)
-        return (file,)
 
     def _watermark_before(self, number: int) -> int | None:
         if number == 0:
@@ -242,11 +210,46 @@ class SourceUnit(ThreadUnit):
         shard = self.context.unit.shard
         return self.context.log.need_slice(boundary, shard, number - 1).watermark_us
 
-    def _put_late(self, number: int, rows: Any) -> int:
-        """A side slice of late rows, named by the batch, so that a redo replaces it by the same."""
-        if rows.num_rows:
-            write_side_table(self.context.log.layout.late(self.context.name), number, rows)
-        return int(rows.num_rows)
+
+def publish_rows(
+    context: UnitContext, record: RangeRecord, rows: Any, late: Any, watermark: int | None
+) -> None:
+    """Make a source's batch visible on all its boundaries; late rows go to a side slice.
+
+    The side slice is named by the batch, so that a redo replaces it by the same.
+    """
+    if late.num_rows:
+        write_side_table(context.log.layout.late(context.name), record.number, late)
+    hashes = row_hashes(rows) if rows.num_rows else None
+    records = [
+        SliceRecord(
+            boundary=boundary.name,
+            shard=context.unit.shard,
+            number=record.number,
+            after=record.after,
+            upto=record.upto,
+            files=_write(context, boundary, record.number, rows, hashes),
+            watermark_us=watermark,
+            late_rows=late.num_rows,
+            generation=context.generation,
+        )
+        for boundary in context.segment.outputs
+    ]
+    context.crash.at("after-data-files", context.name, record.number)
+    publish(context.log, records, unit=context.name, crash=context.crash)
+
+
+def _write(
+    context: UnitContext, boundary: Boundary, number: int, rows: Any, hashes: Any
+) -> tuple[SliceFile, ...]:
+    if rows.num_rows == 0:
+        return ()
+    folder = context.log.layout.data(boundary.name, context.unit.shard)
+    stem = f"{number:010d}-g{context.generation}-{uuid.uuid4().hex[:8]}"
+    path = folder / f"{stem}.arrow"
+    file = write_slice_file(path, rows, key_groups(rows, boundary.key), hashes)
+    sync_folder(folder)
+    return (file,)
 
 
 def split_late(

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from holdfast.errors import HoldfastError
 from holdfast.model.deployment import key_group_range
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Pipeline
@@ -36,12 +37,17 @@ from holdfast.runtime.spark.compile import (
     read_frames,
 )
 from holdfast.runtime.spark.publish import publish, write_files
+from holdfast.runtime.spark.quarantine import quarantine
 from holdfast.runtime.spark.reader import ReaderSpec, stop_marker
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.threads import Progress, UnitContext
 
 KEEP_GENERATIONS = 2
 """Checkpoints of older generations that stay: the one in use and the one it was cloned from."""
+
+
+class BatchFailedError(HoldfastError):
+    """Tells Spark that a batch failed; the unit keeps the cause."""
 
 
 class SparkUnit:
@@ -68,6 +74,8 @@ class SparkUnit:
         self._partitions = partitions
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
+        self._number: int | None = None
+        """The batch in hand."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
         self._tails: dict[tuple[str, int], SliceRecord] = {}
@@ -99,7 +107,13 @@ class SparkUnit:
     def _run(self) -> None:
         try:
             self._prepare()
-            self._run_query()
+            while not self._stopping.is_set():
+                try:
+                    self._run_query()
+                    break
+                except Exception as error:
+                    if not self._quarantined(error):
+                        raise
         except SupersededError as error:
             self._end("stopped", str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
@@ -130,6 +144,7 @@ class SparkUnit:
     def _run_query(self) -> None:
         context, segment = self.context, self.context.segment
         self._stop_marker().unlink(missing_ok=True)
+        self._failure = self._number = None
         session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
         groups = key_group_range(context.unit.shard, segment.shards)
         self._spec = ReaderSpec(
@@ -168,6 +183,35 @@ class SparkUnit:
         if self._failure is not None and not self._stopping.is_set():
             raise self._failure
 
+    def _quarantined(self, error: BaseException) -> bool:
+        """Whether rows were found without which the failed batch can go on."""
+        if isinstance(error, HoldfastError) and not isinstance(error, OperatorError):
+            return False
+        operator = self._culprit(error)
+        if operator is None or self._pipeline.operator(operator).on_error != "quarantine":
+            return False
+        number = self._number
+        if number is None or self.context.log.skip(self.context.name, number) is not None:
+            return False
+        record, previous = self._ranges(number)
+        self.progress.operator = operator
+        return quarantine(
+            self.context,
+            spark=self._spark,
+            pipeline=self._pipeline,
+            spec=self._spec,
+            previous=previous,
+            record=record,
+            operator=operator,
+            reason=str(error),
+        )
+
+    def _culprit(self, error: BaseException) -> str | None:
+        if isinstance(error, OperatorError):
+            return error.operator
+        text = "".join(traceback.format_exception(error))
+        return culprit(self._pipeline, self.context.segment, text)
+
     def _stop_marker(self) -> Path:
         return stop_marker(self.context.log.layout.root, self.context.name, self.context.generation)
 
@@ -176,15 +220,18 @@ class SparkUnit:
     def _batch(self, frame: DataFrame, spark_batch: int) -> None:
         try:
             self._run_batch(frame, spark_batch)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - told by status()
             self._failure = error
-            raise
+        if self._failure is not None:
+            # Spark matches what is raised here against a regular expression whose recursion
+            # overflows the stack on a long text; the whole story is in `_failure`.
+            raise BatchFailedError(type(self._failure).__name__)
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
         start = time.time()
         checkpoint = self._checkpoint(context.generation)
-        number = batch_number(checkpoint, spark_batch, self._spec.tasks)
+        number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
         written = write_files(
             frame,
             context.segment.outputs,
@@ -218,10 +265,13 @@ class SparkUnit:
         # The batch began when its input was there, not when Spark planned it.
         began = max(start, log.put_time(context.name, number))
         self._account(previous, record, written.rows, time.time() - began)
-        if number % TRIM_EVERY == TRIM_EVERY - 1:
-            context.trimmer.trim_unit(context.name, number)
-            context.trimmer.trim_outputs(context.segment, context.unit.shard)
+        self._trim(number)
         context.crash.at("before-commit", context.name, number)
+
+    def _trim(self, number: int) -> None:
+        if number % TRIM_EVERY == TRIM_EVERY - 1:
+            self.context.trimmer.trim_unit(self.context.name, number)
+            self.context.trimmer.trim_outputs(self.context.segment, self.context.unit.shard)
 
     def _ranges(self, number: int) -> tuple[RangeRecord, RangeRecord | None]:
         record = self.context.log.need_range(self.context.name, number)
@@ -266,10 +316,7 @@ class SparkUnit:
 
     def _failed(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))
-        if isinstance(error, OperatorError):
-            self.progress.operator = error.operator
-        else:
-            self.progress.operator = culprit(self._pipeline, self.context.segment, text)
+        self.progress.operator = self._culprit(error)
         self._end("failed", text)
 
     def _end(self, state: Any, error: str | None) -> None:

@@ -1,0 +1,152 @@
+"""One request from problem to answer, with the reason and the nearest bounds if nothing fits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from holdfast.errors import BadInputError
+from holdfast.model.topology import Topology
+from holdfast.plan.joint.columns import Segments, all_segments, count_segments
+from holdfast.plan.joint.exact import ExactSearch, Search, first_search
+from holdfast.plan.joint.exhaustive import solve_exhaustive
+from holdfast.plan.joint.large import solve_large
+from holdfast.plan.joint.nearest import nearest_bounds
+from holdfast.plan.joint.planner import ALGORITHMS
+from holdfast.plan.joint.problem import Problem, make_problem
+from holdfast.plan.joint.result import JointPlan, describe
+from holdfast.plan.protocol import PlanRequest, Solve, Sweep, SweepPoint
+
+MAX_SEGMENTS = 8_000
+"""More candidate segments than this and `auto` takes a spread of them."""
+MAX_SEGMENTS_EXACT = 100_000
+"""More than this do not fit the memory of a laptop."""
+SWEEP_POINTS = 16
+
+
+@dataclass(slots=True, eq=False)
+class Runner:
+    """One algorithm for several problems that differ in their bounds only."""
+
+    name: str
+    solve: Solve
+    _segments: Segments | None = field(default=None, init=False)
+
+    def run(self, problem: Problem, *, most_spares: bool = False) -> Search:
+        """Solve; with `most_spares` only plans that have as many as can help."""
+        search = first_search(problem)
+        match self.name:
+            case "exhaustive":
+                return solve_exhaustive(problem, search, self.solve)
+            case "large":
+                return solve_large(problem, search, self.solve, most_spares=most_spares)
+        if self._segments is None:
+            self._segments = all_segments(problem)
+        options = problem.spare_options
+        return ExactSearch(search, self._segments, self.solve).run(
+            options[-1:] if most_spares else options
+        )
+
+
+def algorithm_for(problem: Problem, asked: str) -> str:
+    """What `auto` means here, or one clear line why the algorithm does not apply."""
+    if asked not in ALGORITHMS:
+        raise BadInputError(
+            f"method joint has no algorithm {asked!r}",
+            where="--algorithm",
+            hint=f"write one of {', '.join(ALGORITHMS)}",
+        )
+    count = count_segments(problem)
+    if asked == "exact" and count > MAX_SEGMENTS_EXACT:
+        raise BadInputError(
+            f"there are {count:.3g} possible segments, too many to list",
+            where="--algorithm",
+            hint="write auto or large",
+        )
+    if asked == "auto":
+        return "exact" if count <= MAX_SEGMENTS else "large"
+    return asked
+
+
+def make_plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
+    """The cheapest plan within the bounds, or the nearest bounds that can be kept."""
+    problem = make_problem(topology, request)
+    runner = Runner(algorithm_for(problem, request.algorithm), solve)
+    search = runner.run(problem)
+    if search.best is not None:
+        stopped = solve.should_stop() and not search.optimal
+        return describe(
+            problem,
+            search.best,
+            algorithm=runner.name,
+            optimal=search.optimal,
+            bound=search.best.cost if search.optimal else _finite(search.bound),
+            note="stopped early: the best plan found so far" if stopped else "",
+        )
+    if not search.proved and solve.should_stop():
+        return JointPlan(
+            algorithm=runner.name,
+            feasible=False,
+            note="stopped early: no plan found yet, and none excluded; allow more time",
+        )
+    nearest = nearest_bounds(problem, lambda other: runner.run(other, most_spares=True), solve)
+    return JointPlan(
+        algorithm=runner.name,
+        feasible=False,
+        nearest=nearest,
+        note=_why(problem, search, nearest),
+    )
+
+
+def make_sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
+    """Overhead against the recovery bound, from the smallest that can be kept to none."""
+    free = make_plan(topology, replace(request, max_recovery=None), solve)
+    least = make_plan(topology, replace(request, max_recovery=0.0), solve)
+    low = least.nearest.get("max_recovery")
+    if not free.feasible or low is None:
+        return None
+    high = max(latency.p95 for latency in free.recovery_latency.values())
+    points = []
+    for bound in np.geomspace(low, max(high, low * 1.01), SWEEP_POINTS).tolist():
+        if solve.should_stop():
+            break
+        plan = make_plan(topology, replace(request, max_recovery=bound), solve)
+        points.append(
+            SweepPoint(
+                x=bound,
+                y=plan.overhead,
+                label=f"{len(plan.boundaries)} boundaries, {plan.spares} spares",
+                detail={"boundaries": plan.boundaries, "spares": plan.spares},
+            )
+        )
+    return Sweep(
+        title=f"{topology.name}: what a recovery bound costs",
+        x_label=f"recovery bound, 95th percentile ({topology.unit.time})",
+        y_label="CPU beyond the uncut pipeline",
+        points=tuple(points),
+        step=True,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _why(problem: Problem, search: Search, nearest: Mapping[str, float | None]) -> str:
+    unit = problem.topology.unit.time
+    ways = [
+        f"--{name.replace('_', '-')} "
+        + (f"{value:.1%}" if name == "max_overhead" else f"{value:.4g} {unit}")
+        for name, value in nearest.items()
+        if value is not None
+    ]
+    said = "no plan keeps the bounds" if search.proved else "found no plan that keeps the bounds"
+    if ways:
+        return f"{said}; the nearest that can be kept: {' or '.join(ways)}"
+    broken = search.closest.broken if search.closest is not None else ()
+    if len(nearest) > 1:
+        return f"{said}, and relaxing one of them alone does not help"
+    return f"{said}: {broken[0]}" if broken else said

@@ -1,0 +1,168 @@
+"""Source units over any streaming source of Spark's own.
+
+Spark plans what a batch reads, so the record follows it: before a batch is published, a range
+record says which of Spark's end offsets got which epoch. Whoever finds that record again compares
+offsets, never times. While the source is idle, empty slices are published so that nothing
+downstream waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from holdfast.errors import CheckFailedError
+from holdfast.model.records import RangeRecord
+from holdfast.pipeline import SparkSource
+from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.runtime.spark.checkpoint import source_offset
+from holdfast.runtime.spark.session import unit_session
+from holdfast.runtime.spark.sources import (
+    epoch_tick,
+    publish_rows,
+    run_origin,
+    split_late,
+)
+from holdfast.runtime.spark.unit import BatchFailedError, SparkUnit
+
+IDLE_POLL_S = 0.05
+
+
+class NativeSourceUnit(SparkUnit):
+    """A query that only copies a source into the log."""
+
+    def _run_query(self) -> None:
+        source = self._pipeline.operator(self.context.segment.name).source
+        if not isinstance(source, SparkSource):
+            raise TypeError("only a SparkSource is read natively")
+        self._turn = threading.Lock()
+        """Held by whoever decides and publishes a batch: Spark's thread or the idle clock."""
+        self._origin = run_origin(self.context.log.store)
+        session = unit_session(self._spark, snapshot_batches=1)
+        reader = session.readStream.format(source.format).options(**source.options)
+        with contextlib.suppress(Exception):  # some sources, like Kafka, refuse a given schema
+            reader = reader.schema(source.schema)
+        interval = self.context.deployment.epoch_s * self.context.segment.batch_epochs
+        with self._starts:
+            self._query = (
+                reader.load()
+                .writeStream.foreachBatch(self._batch)
+                .trigger(processingTime=f"{max(1, round(interval * 1000))} milliseconds")
+                .option("checkpointLocation", str(self._checkpoint(self.context.generation)))
+                .start()
+            )
+        self.progress.state = "running"
+        self._idle_clock()
+        try:
+            self._query.awaitTermination()
+        except StreamingQueryException as error:
+            if not self._stopping.is_set():
+                raise self._failure or error from error
+
+    def _batch(self, frame: DataFrame, spark_batch: int) -> None:
+        try:
+            self._copy(frame, spark_batch)
+        except Exception as error:  # noqa: BLE001 - told by status()
+            self._failure = error
+        if self._failure is not None:
+            raise BatchFailedError(type(self._failure).__name__)
+
+    def _copy(self, frame: DataFrame, spark_batch: int) -> None:
+        context, start = self.context, time.monotonic()
+        offset = source_offset(self._checkpoint(context.generation), spark_batch)
+        rows = frame.toArrow()
+        with self._turn:
+            newest = self._newest()
+            if newest is not None and newest.source["offset"] == offset:
+                record = context.log.need_range(context.name, newest.source["data"])
+            else:
+                record = self._decide(newest, offset)
+            if record is None or self._published(record):
+                return
+            if record.source["offset"] != offset:
+                raise CheckFailedError(
+                    f"{context.name}: batch {record.number} was recorded up to offset "
+                    f"{record.source['offset']}, this checkpoint would read up to {offset}; "
+                    f"start from the checkpoint of generation {record.generation}"
+                )
+            self._publish(record, rows)
+        self.progress.batch_ms = 1000 * (time.monotonic() - start)
+        context.crash.at("before-commit", context.name, record.number)
+
+    def _decide(self, newest: RangeRecord | None, offset: str) -> RangeRecord:
+        """Stamp what Spark is about to give us with an epoch."""
+        context = self.context
+        context.log.check_current(context.name, context.generation)
+        last = newest.upto if newest else -1
+        number = newest.number + 1 if newest else 0
+        known = newest.source if newest else {"offset": None, "data": -1}
+        data = number if known["offset"] != offset else known["data"]
+        record = context.log.put_range(
+            RangeRecord(
+                unit=context.name,
+                number=number,
+                after=last,
+                upto=max(last + 1, self._tick()),
+                source={"offset": offset, "data": data},
+                generation=context.generation,
+            )
+        )
+        context.crash.at("after-range-record", context.name, number)
+        return record
+
+    def _publish(self, record: RangeRecord, rows: Any) -> None:
+        context, watermark = self.context, None
+        if record.number > 0:
+            boundary, shard = context.segment.outputs[0].name, context.unit.shard
+            watermark = context.log.need_slice(boundary, shard, record.number - 1).watermark_us
+        kept, late, watermark = split_late(rows, self._pipeline.event_time, watermark)
+        publish_rows(context, record, kept, late, watermark)
+        self.progress.batch, self.progress.epoch = record.number, record.upto
+        self.progress.rows_in += rows.num_rows
+        self.progress.rows_out += kept.num_rows
+        self._trim(record.number)
+
+    def _idle_clock(self) -> None:
+        """Publish empty slices while Spark has nothing to give."""
+        batching = Batching(batch_epochs=self.context.segment.batch_epochs)
+        empty = None
+        while self._query is not None and self._query.isActive and not self._stopping.is_set():
+            self._stopping.wait(IDLE_POLL_S)
+            if not self._turn.acquire(blocking=False):
+                continue
+            try:
+                newest = self._newest()
+                if newest is None or not self._published(newest):
+                    continue  # Spark's first batch, or the redo of its last, comes first
+                if epoch_due(newest.upto, self._tick(), batching) is None:
+                    continue
+                if empty is None:
+                    empty = self._empty()
+                self._publish(self._decide(newest, newest.source["offset"]), empty)
+            finally:
+                self._turn.release()
+
+    def _empty(self) -> Any:
+        from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - idle sources only
+
+        schema = self._schemas[self.context.segment.name]
+        return to_arrow_schema(schema, timezone="UTC").empty_table()
+
+    def _published(self, record: RangeRecord) -> bool:
+        return all(
+            self.context.log.slice(boundary.name, self.context.unit.shard, record.number)
+            for boundary in self.context.segment.outputs
+        )
+
+    def _newest(self) -> RangeRecord | None:
+        name = self.context.name
+        self._seen = self.context.log.newest_range(name, getattr(self, "_seen", -1))
+        return self.context.log.need_range(name, self._seen)
+
+    def _tick(self) -> int:
+        return epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())

@@ -1,0 +1,136 @@
+"""Finding the rows that make a batch fail, so that it can go on without them.
+
+Problem: a batch fails in a user's function on few of its many rows; find them with few runs. The
+rows are halved until each failing part is one row: k bad rows among n take O(k log n) runs of the
+segment on static DataFrames. Rows that fail only together cannot be told apart; then nothing is
+skipped and the unit fails as it would without quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from holdfast.model.records import RangeRecord, SkipRecord
+from holdfast.pipeline import Pipeline
+from holdfast.runtime.log.layout import word
+from holdfast.runtime.log.protocol import read_range
+from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.spark.compile import OperatorError, build
+from holdfast.runtime.spark.reader import TICK, ReaderSpec
+from holdfast.runtime.spark.sources import write_side_table
+from holdfast.runtime.spark.threads import UnitContext
+
+MAX_RUNS = 400
+"""A batch that needs more runs than this has too many bad rows to be worth saving."""
+
+Place = tuple[str, int]
+"""Boundary, and position of a row in reading order."""
+
+
+class TooManyRunsError(Exception):
+    """The search was given up."""
+
+
+def quarantine(
+    context: UnitContext,
+    *,
+    spark: SparkSession,
+    pipeline: Pipeline,
+    spec: ReaderSpec,
+    previous: RangeRecord | None,
+    record: RangeRecord,
+    operator: str,
+    reason: str,
+) -> bool:
+    """Put a skip record for the rows on which `operator` fails; False if none could be found."""
+    tables = _inputs(context, spec, previous, record)
+
+    def succeeds(places: Sequence[Place]) -> bool:
+        frames = {}
+        for item in spec.inputs:
+            chosen = [at for boundary, at in places if boundary == item.boundary]
+            rows = tables[item.boundary].take(pa.array(chosen, pa.int64()))
+            struct = item.struct()
+            schema = type(struct)([field for field in struct if field.name != TICK])
+            frames[item.boundary] = spark.createDataFrame(rows, schema)
+        try:
+            result = build(
+                pipeline, context.deployment, context.segment, frames, stop_after=operator
+            )
+            result.write.format("noop").mode("overwrite").save()
+        except (OperatorError, PySparkException):
+            return False
+        return True
+
+    places = [
+        (item.boundary, at) for item in spec.inputs for at in range(tables[item.boundary].num_rows)
+    ]
+    try:
+        bad = isolate(places, succeeds)
+    except TooManyRunsError:
+        return False
+    if not bad:
+        return False
+    skipped: dict[str, tuple[int, ...]] = {}
+    for boundary in dict.fromkeys(name for name, _ in bad):
+        at = tuple(sorted(position for name, position in bad if name == boundary))
+        skipped[boundary] = at
+        folder = context.log.layout.dead(context.name) / word(boundary)
+        write_side_table(folder, record.number, tables[boundary].take(pa.array(at)))
+    context.log.put_skip(
+        SkipRecord(
+            unit=context.name,
+            number=record.number,
+            rows=skipped,
+            reason=f"{operator}: {reason}"[:2000],
+            generation=context.generation,
+        )
+    )
+    return True
+
+
+def isolate(
+    places: Sequence[Place],
+    succeeds: Callable[[Sequence[Place]], bool],
+    *,
+    max_runs: int = MAX_RUNS,
+) -> list[Place]:
+    """The rows that fail on their own, in order; empty if they fail only together."""
+    runs = 0
+
+    def search(part: Sequence[Place]) -> list[Place]:
+        nonlocal runs
+        runs += 1
+        if runs > max_runs:
+            raise TooManyRunsError
+        if not part or succeeds(part):
+            return []
+        if len(part) == 1:
+            return list(part)
+        middle = len(part) // 2
+        return search(part[:middle]) + search(part[middle:])
+
+    return search(places)
+
+
+def _inputs(
+    context: UnitContext, spec: ReaderSpec, previous: RangeRecord | None, record: RangeRecord
+) -> dict[str, Any]:
+    """The batch's rows per boundary, in the order in which tasks read and count them."""
+    taken = read_range(previous, record)
+    tables = {}
+    for item in spec.inputs:
+        batches: list[Any] = []
+        for shard, numbers in enumerate(taken[item.boundary]):
+            folder = context.log.layout.data(item.boundary, shard)
+            for number in numbers:
+                found = context.log.need_slice(item.boundary, shard, number)
+                batches += read_slice(folder, found, range(*spec.groups))
+        empty = item.arrow_schema().empty_table().drop_columns([TICK])
+        tables[item.boundary] = pa.Table.from_batches(batches) if batches else empty
+    return tables

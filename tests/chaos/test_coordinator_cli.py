@@ -1,0 +1,159 @@
+"""The commands `run`, `status`, `nodes`, `logs`, `kill`, `stop` against real processes."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.runtime.launch.children import ProcessList
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(150)]
+
+DEADLINE_S = 40.0
+ROOT = Path(__file__).parents[2]
+MAIN = """
+import sys, typer
+from holdfast.cli import run as commands
+from holdfast.errors import HoldfastError
+app = typer.Typer()
+for name in ("run", "status", "nodes", "logs", "kill", "retry", "stop"):
+    app.command(name)(getattr(commands, name))
+try:
+    sys.exit(app(standalone_mode=False) or 0)
+except HoldfastError as error:
+    print(f"holdfast: {error}", file=sys.stderr)
+    sys.exit(2)
+"""
+APP = """
+from holdfast.pipeline import Parquet, Pipeline, Rate
+
+def double(frame):
+    return frame
+
+pipeline = Pipeline("demo", epoch="100ms")
+numbers = pipeline.source("numbers", Rate(rows_per_second=10))
+pipeline.sink("out", numbers.map("double", double), Parquet("out/"))
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory with an application; whatever was started there is gone afterwards."""
+    (tmp_path / "app.py").write_text(APP)
+    started = []
+
+    def begin(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-c", MAIN, *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield tmp_path, begin
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.wait()
+    processes = ProcessList(tmp_path / "runs" / "demo")
+    wait_until(lambda: not processes.leftovers())
+
+
+def wait_until(condition):
+    end = time.monotonic() + DEADLINE_S
+    pause = threading.Event()
+    while not (result := condition()):
+        assert time.monotonic() < end, "did not happen in time"
+        pause.wait(0.1)
+    return result
+
+
+def ask(begin, *arguments):
+    process = begin(*arguments, "--json")
+    out, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, json.loads(out) if out.strip() else {}, err
+
+
+def running(begin):
+    def look():
+        code, view, _ = ask(begin, "status")
+        return view if code == 0 and view["status"] == "running" else None
+
+    return wait_until(look)
+
+
+def test_a_run_is_watched_killed_stopped_and_resumed(place):
+    """Start, look, kill a node, read logs, stop from outside, resume for a while."""
+    _, begin = place
+    first = begin("run", "app.py", "--host", "fake", "--nodes", "1", "--spares", "1", "--json")
+    view = running(begin)
+    assert [unit["unit"] for unit in view["units"]] == ["numbers#0", "double#0", "out#0"]
+    code, shown, _ = ask(begin, "nodes")
+    assert code == 0
+    assert [node["node"] for node in shown["nodes"]] == ["n0", "s0"]
+    code, _, err = ask(begin, "kill", "zz")
+    assert code == 2
+    assert "no node 'zz'; there are: n0, s0" in err
+    assert ask(begin, "kill", "n0")[0] == 0
+    wait_until(lambda: ask(begin, "status")[1].get("recoveries"))
+    running(begin)
+    code, found, _ = ask(begin, "logs", "double")
+    assert code == 0
+    assert any("unit=double#0 generation=2 start" in line for line in found["lines"])
+    assert ask(begin, "logs", "nothing")[0] == 2
+    assert ask(begin, "stop")[0] == 0
+    out, err = first.communicate(timeout=DEADLINE_S)
+    result = json.loads(out)
+    assert (first.returncode, result["status"], result["clean"]) == (0, "stopped", True), err
+    assert len(result["recoveries"]) == 3
+    code, result, err = ask(
+        begin, "run", "app.py", "--host", "fake", "--spares", "0", "--for", "3s"
+    )
+    assert (code, result["clean"]) == (0, True), err
+    assert "resuming in" in err
+
+
+def test_ctrl_c_stops_cleanly(place):
+    """An interrupt ends the run with code 0 and leaves nothing."""
+    where, begin = place
+    process = begin("run", "app.py", "--host", "fake", "--spares", "0", "--json")
+    running(begin)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, json.loads(out)["clean"]) == (0, True), err
+    assert ProcessList(where / "runs" / "demo").leftovers() == []
+
+
+def test_changed_code_is_refused_by_operator_name(place):
+    """Resuming with another function names the operator and what to do; --reset goes on."""
+    where, begin = place
+    arguments = ("run", "app.py", "--host", "fake", "--spares", "0", "--for", "1s")
+    assert ask(begin, *arguments)[0] == 0
+    (where / "app.py").write_text(APP.replace("return frame", "return frame.limit(1)"))
+    code, _, err = ask(begin, *arguments)
+    assert code == 2
+    assert "double: its code or options have changed" in err
+    assert "--reset double" in err
+    code, _, err = ask(begin, *arguments, "--reset", "double")
+    assert code == 0, err
+    assert "reset double, out" in err
+
+
+def test_what_cannot_run_is_one_line(place):
+    """A missing application, and commands without a run, are one clear line."""
+    _, begin = place
+    for arguments in (("run", "nothing.py"), ("status",), ("stop",)):
+        code, _, err = ask(begin, *arguments)
+        assert code == 2
+        assert len(err.strip().splitlines()) == 1

@@ -1,0 +1,33 @@
+"""Seeded fault schedules over the examples, on real processes: every one must end verified."""
+
+import pytest
+
+from holdfast.faults.campaign import Campaign, run_campaign
+from holdfast.faults.schedule import draw_schedule
+from holdfast.pipeline import deploy, load_pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+
+EXAMPLES = ["word_count", "distinct_count", "top_k", "traffic", "fan_out", "sessions", "loyalty"]
+SHARDED = {"word_count": {"count": 2}, "traffic": {"match": 2}, "loyalty": {"reward": 2}}
+
+
+@pytest.mark.parametrize("seed", range(21))
+def test_a_schedule_ends_verified(tmp_path, seed):
+    """Kills, suspensions, lost domains, full disks and torn files leave every row right."""
+    name = EXAMPLES[seed % len(EXAMPLES)]
+    app = f"examples/{name}.py"
+    pipeline = load_pipeline(app)
+    campaign = Campaign(
+        app=app,
+        pipeline=pipeline,
+        deployment=deploy(
+            pipeline,
+            cuts="all" if seed % 2 else "none",
+            shards=SHARDED.get(name, {}) if seed % 3 == 0 else {},
+        ),
+        schedule=draw_schedule(seed, faults=3, detection_s=3.0),
+    )
+    outcome = run_campaign(campaign, tmp_path / "run")
+    assert any(item.done for item in outcome.injected), outcome.to_json()
+    assert outcome.ok, outcome.to_json()

@@ -1,0 +1,306 @@
+"""Units of small pipelines on one session: results equal plain Python, whatever the plan."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sqlite3
+import time
+from collections import Counter, defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import LongType
+
+from holdfast.model.deployment import UnitId
+from holdfast.pipeline import (
+    Files,
+    ForeachBatch,
+    Generator,
+    Parquet,
+    Pipeline,
+    SparkSource,
+    Sqlite,
+    deploy,
+)
+from holdfast.runtime.log.hashing import key_groups
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.session import start_session
+
+pytestmark = pytest.mark.spark
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SCHEMA = "ts timestamp, key string, value bigint"
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = start_session("tests")
+    yield session
+    session.stop()
+
+
+def events(epoch, seed):
+    """Eight rows a second of event time; some late, some out of order."""
+    rows = []
+    for index in range(8):
+        second = epoch + index / 8
+        if index == 5 and epoch % 4 == 3:
+            second -= 11
+        if index == 2:
+            second -= 1
+        key = f"k{(epoch * 5 + index * 3 + seed) % 4}"
+        rows.append((START + dt.timedelta(seconds=second), key, epoch * 8 + index))
+    return rows
+
+
+def in_time(last_epoch, seed=0, delay_s=2, make=events):
+    """Rows that are not late, with their epoch, by the rule in the reference."""
+    watermark, found = None, []
+    for epoch in range(last_epoch + 1):
+        rows = make(epoch, seed)
+        found += [(epoch, *row) for row in rows if watermark is None or row[0] >= watermark]
+        newest = max(row[0] for row in rows) - dt.timedelta(seconds=delay_s)
+        watermark = newest if watermark is None else max(watermark, newest)
+    return found
+
+
+def source(seed=0, make=events):
+    return Generator(function=make, schema=SCHEMA, seed=seed)
+
+
+def run(spark, pipeline, folder, epoch, *, until=None, **options):
+    """Run all units until every exporter has delivered an epoch; returns the deployment."""
+    deployment = deploy(pipeline, **options)
+    host = SparkUnitHost(deployment, pipeline, folder, keep_input=True, spark=spark)
+    exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
+    try:
+        for unit in deployment.units():
+            host.start(unit, 0, None)
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            found = host.poll()
+            if until is not None and until(found):
+                return found
+            failed = [item for item in found if item.state == "failed"]
+            assert until or not failed, f"{failed[0].unit} {failed[0].error}"
+            if all(item.epoch >= epoch for item in found if item.unit.segment in exporters):
+                return found
+            time.sleep(0.05)
+        pytest.fail(f"epoch {epoch} was not reached: {found}")
+    finally:
+        host.close()
+
+
+def last(folder, unit):
+    log = SliceLog(folder)
+    return log.range(unit, log.newest_range(unit))
+
+
+def parquet(folder):
+    return [
+        row for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()
+    ]
+
+
+def double(frame):
+    return frame.withColumn("value", F.col("value") * 2)
+
+
+def totals(frame):
+    return frame.groupBy("key").agg(F.count("*").alias("rows"), F.sum("value").alias("total"))
+
+
+def windows(frame):
+    return (
+        frame.groupBy(F.window("ts", "4 seconds"), "key")
+        .agg(F.sum("value").alias("total"))
+        .select(F.col("window.start").alias("start"), "key", "total")
+    )
+
+
+def branching():
+    p = Pipeline("branching", event_time=("ts", "2 seconds"), epoch="0.3s")
+    doubled = p.source("events", source()).map("double", double)
+    p.sink("totals", doubled.aggregate("sum", totals, key="key", output="upsert"), Sqlite("t.db"))
+    p.sink("windows", doubled.aggregate("window", windows, key="key"), Parquet("windows"))
+    return p
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cuts": "none"},
+        {"cuts": "all", "shards": {"sum": 2, "window": 2}},
+        {"cuts": "all", "batch_epochs": {"events": 3, "window": 5}},
+    ],
+    ids=["uncut", "cut and sharded", "other intervals"],
+)
+def test_the_result_does_not_depend_on_the_plan(spark, tmp_path, options):
+    """Upserts and windows with late rows equal plain Python under every plan."""
+    run(spark, branching(), tmp_path, 24, **options)
+    upto = last(tmp_path, "totals#0").upto
+    counts, sums = Counter(), Counter()
+    for _, _, key, value in in_time(upto):
+        counts[key] += 1
+        sums[key] += 2 * value
+    with sqlite3.connect(tmp_path / "t.db") as base:
+        found = {row[0]: row[1:] for row in base.execute("SELECT key, rows, total FROM results")}
+    assert found == {key: (counts[key], sums[key]) for key in counts}
+
+    expected = defaultdict(int)
+    for _, ts, key, value in in_time(last(tmp_path, "events#0").upto):
+        second = int((ts - START).total_seconds() // 4) * 4
+        expected[START + dt.timedelta(seconds=second), key] += 2 * value
+    delivered = parquet(tmp_path / "windows")
+    assert len(delivered) >= 8
+    assert len({(row["start"], row["key"]) for row in delivered}) == len(delivered)
+    assert all(expected[row["start"], row["key"]] == row["total"] for row in delivered)
+    ends = {row["start"] for row in delivered}
+    due = {key for key in expected if key[0] < max(ends)}
+    assert due <= {(row["start"], row["key"]) for row in delivered}
+
+
+def match(left, right):
+    right = right.select(
+        F.col("key").alias("other"), F.col("ts").alias("right_ts"), F.col("value").alias("right")
+    )
+    near = (F.col("key") == F.col("other")) & F.col("right_ts").between(
+        F.col("ts"), F.col("ts") + F.expr("interval 1 second")
+    )
+    return left.join(right, near).select("ts", "key", "value", "right")
+
+
+def test_a_join_of_two_streams_reads_each_input_once(spark, tmp_path):
+    """A stream-stream join over two boundaries gives exactly the pairs plain Python finds."""
+    p = Pipeline("joining", event_time=("ts", "2 seconds"), epoch="0.3s")
+    left, right = p.source("left", source(0)), p.source("right", source(1))
+    p.sink("pairs", left.join("match", right, match, key="key"), Parquet("pairs"))
+    run(spark, p, tmp_path, 12)
+    upto = last(tmp_path, "pairs#0").upto
+    second = dt.timedelta(seconds=1)
+    expected = sorted(
+        (value, other)
+        for _, ts, key, value in in_time(upto, 0)
+        for _, right_ts, right_key, other in in_time(upto, 1)
+        if key == right_key and ts <= right_ts <= ts + second
+    )
+    found = sorted((row["value"], row["right"]) for row in parquet(tmp_path / "pairs"))
+    assert found == expected
+    assert expected
+
+
+@F.udf(LongType())
+def picky(value):
+    if value in (13, 40):
+        raise ValueError(f"cannot digest {value}")
+    return value
+
+
+def digest(frame):
+    return frame.withColumn("value", picky("value"))
+
+
+def poisoned(on_error):
+    p = Pipeline("poisoned", epoch="0.3s")
+    good = p.source("events", source()).map("double", double)
+    p.sink("out", good.map("digest", digest, on_error=on_error), Parquet("out"))
+    return p
+
+
+def test_a_failing_function_is_reported_with_its_operator(spark, tmp_path):
+    """The status names the operator and carries the Python traceback."""
+
+    def broken(found):
+        return any(item.state == "failed" for item in found)
+
+    pipeline = poisoned("fail")
+    pipeline_13 = [row for row in in_time(3) if row[3] * 2 == 40]
+    assert pipeline_13  # the poison comes early
+    found = run(spark, pipeline, tmp_path, 10_000, until=broken, cuts="none")
+    failed = next(item for item in found if item.state == "failed")
+    assert failed.unit == UnitId(segment="digest", shard=0)
+    assert failed.operator == "digest"
+    assert "cannot digest 40" in failed.error
+    assert "in picky" in failed.error
+
+
+def test_quarantine_skips_the_poison_and_nothing_else(spark, tmp_path):
+    """Bad rows end in the dead-letter slice, all others are delivered."""
+    run(spark, poisoned("quarantine"), tmp_path, 6, cuts="none")
+    upto = last(tmp_path, "out#0").upto
+    values = [2 * value for epoch in range(upto + 1) for *_, value in events(epoch, 0)]
+    found = sorted(row["value"] for row in parquet(tmp_path / "out"))
+    assert found == sorted(value for value in values if value != 40)
+    dead = list((tmp_path / "units" / "digest#0" / "dead" / "events").glob("*.arrow"))
+    rows = [row for path in dead for row in pa.ipc.open_stream(path).read_all().to_pylist()]
+    assert [row["value"] for row in rows] == [20]
+
+
+def test_files_are_delivered_once_to_a_function(spark, tmp_path):
+    """Files written before and during the run arrive once, with an id per delivery."""
+    inbox = tmp_path / "in"
+    inbox.mkdir()
+    received: dict[str, list[int]] = {}
+
+    def keep(frame, delivery):
+        received[delivery] = [row["n"] for row in frame.collect()]
+
+    def write(name, numbers):
+        temporary = inbox / f".{name}.tmp"
+        temporary.write_text("".join(json.dumps({"n": n}) + "\n" for n in numbers))
+        temporary.rename(inbox / name)
+
+    p = Pipeline("files", epoch="0.3s")
+    files = p.source("in", Files(path=str(inbox), format="json", schema="n bigint"))
+    p.sink("out", files, ForeachBatch(keep))
+    write("a.json", [1, 2])
+
+    def step(found):
+        if any(1 in rows for rows in received.values()) and not (inbox / "b.json").exists():
+            write("b.json", [3])
+        return any(3 in rows for rows in received.values())
+
+    run(spark, p, tmp_path / "run", 10_000, until=step)
+    assert sorted(n for rows in received.values() for n in rows) == [1, 2, 3]
+
+
+def test_a_native_source_is_copied_once_and_ticks_when_idle(spark, tmp_path):
+    """Rows of a Spark source arrive once and in order of their batches."""
+    p = Pipeline("native", epoch="0.3s")
+    options = {"rowsPerBatch": "5", "startTimestamp": "0", "advanceMillisPerBatch": "1000"}
+    native = SparkSource(
+        format="rate-micro-batch", schema="timestamp timestamp, value bigint", options=options
+    )
+    p.sink("out", p.source("ticks", native), Parquet("out"))
+    run(spark, p, tmp_path, 8)
+    found = [row["value"] for row in parquet(tmp_path / "out")]
+    assert len(found) >= 10
+    assert found == list(range(len(found)))
+
+
+def test_key_groups_are_those_of_spark(spark):
+    """The group of a key is the same whether Spark or a source computes it."""
+    random = np.random.default_rng(7)
+    words = ["", "a", "ab", "abc", "abcd", "abcde", "é漢字!", "holdfast" * 9, None]
+    rows = 300
+    table = pa.table(
+        {
+            "s": [words[i] for i in random.integers(0, len(words), rows)],
+            "l": random.integers(-(2**62), 2**62, rows),
+            "i": pa.array(random.integers(-(2**31), 2**31, rows), pa.int32()),
+            "d": [[0.0, -0.0, 1.5, float("nan"), -2e300][i] for i in random.integers(0, 5, rows)],
+            "b": random.integers(0, 2, rows).astype(bool),
+            "t": pa.array(random.integers(0, 2**50, rows)).cast(pa.timestamp("us", "UTC")),
+            "x": [bytes(random.integers(0, 256, n, dtype=np.uint8)) for n in range(rows)],
+        }
+    )
+    frame = spark.createDataFrame(table)
+    for key in [*[(name,) for name in table.column_names], tuple(table.column_names)]:
+        group = F.pmod(F.hash(*key), F.lit(128)).alias("group")
+        theirs = [row["group"] for row in frame.select(group).collect()]
+        assert key_groups(table, key).tolist() == theirs, key

@@ -1,0 +1,97 @@
+"""What people are shown says what the coordinator knows, and can be drawn."""
+
+import json
+
+import pytest
+from rich.console import Console
+from tests.unit.control.world import A, B, started
+
+from holdfast.cli.live import failures, live_view
+from holdfast.control import codec
+from holdfast.control import events as e
+from holdfast.control.policy import Policy
+from holdfast.control.view import view
+from holdfast.health.heartbeat import HeartbeatPolicy
+
+pytestmark = pytest.mark.unit
+
+
+def shown(world):
+    return view(world.coordinator, world.now)
+
+
+def drawn(world):
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(live_view(shown(world), epoch_s=0.5))
+    return console.export_text()
+
+
+def test_a_running_pipeline():
+    """Units with node, epoch and rates; a spare is called one; the view is JSON."""
+    world = started()
+    world.set("n0", A, rows_in=1000, waiting=3, state_bytes=2_500_000)
+    world.now += 1.0
+    world.beat("n0")
+    data = json.loads(json.dumps(shown(world)))
+    assert data["status"] == "running"
+    unit = data["units"][0]
+    assert (unit["unit"], unit["node"], unit["epoch"], unit["waiting"]) == ("a#0", "n0", 2, 3)
+    assert unit["rate_in"] == pytest.approx(200.0)
+    text = drawn(world)
+    assert "1.5 s" in text
+    assert "2 MB" in text
+    assert "spare" in text
+
+
+def test_a_recovery_shows_its_phases():
+    """Durations of the phases add up to the total."""
+    world = started()
+    world.exit("n0")
+    assert shown(world)["status"] == "recovering"
+    for _ in range(2):
+        world.now += 0.5
+        world.run("s0")
+    (recovery,) = shown(world)["recoveries"]
+    assert recovery["outcome"] == "caught up"
+    phases = recovery["detect_s"] + recovery["restore_s"] + recovery["catch_up_s"]
+    assert phases == pytest.approx(recovery["total_s"]) == pytest.approx(1.0)
+    assert "node lost" in drawn(world)
+
+
+def test_a_held_unit_names_operator_and_error():
+    """One line per held unit, with the last line of its traceback."""
+    world = started(nodes=("n0",), spares=())
+    for _ in range(3):
+        world.set("n0", B, state="failed", operator="parse", error="Traceback\nValueError: boom")
+        world.beat("n0")
+        world.advance(2.0)
+    data = shown(world)
+    assert data["status"] == "failed"
+    assert failures(data) == ["b#0 is held (operator parse): ValueError: boom"]
+
+
+def test_a_stopping_run_says_so():
+    """After a stop request the status is stopping."""
+    world = started()
+    world.do(e.StopRequested(cause="x"))
+    assert shown(world)["status"] == "stopping"
+
+
+def test_policies_survive_their_json_form():
+    """A policy written to run.json is read back equal."""
+    policy = Policy(workers=3, heartbeat=HeartbeatPolicy(kind="fixed", timeout_s=1.25))
+    assert codec.policy_from_json(json.loads(json.dumps(codec.policy_to_json(policy)))) == policy
+
+
+def test_messages_survive_the_wire():
+    """Hello, heartbeat and every command are read back equal."""
+    report = e.UnitReport(unit=A, generation=2, state="failed", operator="x", error="y")
+    beat = e.Heartbeat(
+        cause="c", node="n", incarnation="i", reports=(report,), gauges=e.Gauges(cpu=0.5)
+    )
+    assert codec.message_from_json(json.loads(codec.line(codec.message_to_json(beat)))) == beat
+    for command in started().exit("n0"):
+        if command.kind == "start_unit":
+            data = json.loads(codec.line(codec.command_to_json(command)))
+            assert data["unit"] == "a#0"
+            assert codec.command_from_json(data) == command

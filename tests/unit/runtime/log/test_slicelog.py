@@ -1,0 +1,201 @@
+"""The typed log: adoption, nondeterminism, floors, generations and trimming on real files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.errors import CorruptLogError
+from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.runtime.log.protocol import (
+    Batching,
+    epoch_due,
+    next_range,
+    output_watermark,
+    retained_floor,
+)
+from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog, SupersededError
+from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.trim import Trimmer
+
+pytestmark = pytest.mark.unit
+
+DEPLOYMENT = Deployment(
+    pipeline="p",
+    epoch_s=1.0,
+    fingerprints={},
+    segments=(
+        Segment(name="a", kind="source", operators=("a",), outputs=(Boundary(operator="a"),)),
+        Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
+        Segment(name="y", kind="exporter", operators=("y",), inputs=("a",)),
+    ),
+)
+
+
+def publish(log, number, *, value=1):
+    path = log.layout.data("a", 0) / f"{number:010d}-g0.arrow"
+    file = write_slice_file(path, pa.table({"v": [value]}), np.array([0]), np.array([value]))
+    record = SliceRecord(
+        boundary="a", shard=0, number=number, after=number - 1, upto=number, files=(file,)
+    )
+    return log.put_slice(record, unit="a#0")
+
+
+def put_range(log, unit, number):
+    return log.put_range(
+        RangeRecord(
+            unit=unit, number=number, after=number - 1, upto=number, inputs={"a": (number + 1,)}
+        )
+    )
+
+
+def test_losers_adopt_the_range_that_is_there(tmp_path):
+    """Two writers of one number end up with the same range."""
+    first, second = SliceLog(tmp_path), SliceLog(tmp_path)
+    won = put_range(first, "x#0", 0)
+    other = replace(won, upto=7, inputs={"a": (8,)})
+    assert second.put_range(other) == won
+
+
+def test_the_same_rows_again_are_accepted_and_others_reported(tmp_path):
+    """A redo with the same digest goes on; with another it names the unit and the batch."""
+    log = SliceLog(tmp_path)
+    publish(log, 0)
+    publish(SliceLog(tmp_path), 0)
+    with pytest.raises(NondeterministicError, match="a#0: batch 0"):
+        publish(SliceLog(tmp_path), 0, value=2)
+
+
+def test_a_torn_record_is_named(tmp_path):
+    """A record cut short is an error that gives its path."""
+    log = SliceLog(tmp_path)
+    put_range(log, "x#0", 0)
+    path = tmp_path / "units" / "x#0" / "ranges" / "t0-0000000000"
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(CorruptLogError) as error:
+        log.range("x#0", 0)
+    assert error.value.path == str(path)
+
+
+def test_a_newer_generation_stops_the_older(tmp_path):
+    """Only the newest claim is current."""
+    log = SliceLog(tmp_path)
+    log.claim("x#0", 1)
+    log.check_current("x#0", 1)
+    log.claim("x#0", 2)
+    log.check_current("x#0", 2)
+    with pytest.raises(SupersededError):
+        log.check_current("x#0", 1)
+
+
+def test_trimming_waits_for_the_slowest_consumer(tmp_path):
+    """Nothing is removed before every consumer is well past it, then records and files go."""
+    log = SliceLog(tmp_path)
+    trimmer = Trimmer(log=log, deployment=DEPLOYMENT, retain=3)
+    for number in range(40):
+        publish(log, number)
+        put_range(log, "x#0", number)
+    source = DEPLOYMENT.segment("a")
+    assert trimmer.trim_outputs(source, 0) == 0  # y has not even started
+    for number in range(20):
+        put_range(log, "y#0", number)
+    removed = trimmer.trim_outputs(source, 0)
+    oldest = retained_floor(19, 3)
+    assert removed == oldest
+    assert log.slice("a", 0, oldest - 1) is None
+    assert log.slice("a", 0, oldest) is not None
+    files = sorted(path.name for path in log.layout.data("a", 0).iterdir())
+    assert len(files) == 40 - oldest
+
+
+def test_kept_input_is_never_trimmed(tmp_path):
+    """With keep_input what sources published stays."""
+    log = SliceLog(tmp_path)
+    for number in range(40):
+        publish(log, number)
+        for unit in ("x#0", "y#0"):
+            put_range(log, unit, number)
+    trimmer = Trimmer(log=log, deployment=DEPLOYMENT, retain=3, keep_input=True)
+    assert trimmer.trim_outputs(DEPLOYMENT.segment("a"), 0) == 0
+
+
+def test_a_trimmed_number_cannot_be_put_again(tmp_path):
+    """A zombie that missed the trim is refused instead of deciding a batch twice."""
+    log = SliceLog(tmp_path)
+    for number in range(40):
+        publish(log, number)
+        for unit in ("x#0", "y#0"):
+            put_range(log, unit, number)
+    trimmer = Trimmer(log=log, deployment=DEPLOYMENT, retain=3)
+    assert trimmer.trim_unit("x#0", 39) > 0
+    assert trimmer.trim_outputs(DEPLOYMENT.segment("a"), 0) > 0
+    with pytest.raises(SupersededError):
+        put_range(SliceLog(tmp_path), "x#0", 2)
+    with pytest.raises(SupersededError):
+        publish(SliceLog(tmp_path), 2)
+    assert log.newest_range("x#0") == 39
+
+
+def slices(*ends, watermark=None):
+    return [
+        SliceRecord(
+            boundary="b", shard=0, number=n, after=(-1, *ends)[n], upto=end, watermark_us=watermark
+        )
+        for n, end in enumerate(ends)
+    ]
+
+
+def test_a_batch_waits_for_the_slowest_shard():
+    """No batch goes beyond what every shard of every input has published."""
+    unread = {"p": [slices(0, 1, 2), slices(1)], "q": [slices(3)]}
+    found = next_range(None, unread, Batching(), unit="u")
+    assert found is not None
+    assert found.upto == 1
+    assert found.inputs == {"p": (2, 1), "q": (0,)}
+    assert next_range(None, {"p": [slices(4), []]}, Batching(), unit="u") is None
+
+
+def test_one_epoch_per_batch_never_merges():
+    """Such a unit takes the next end epoch only, even when far behind."""
+    unread = {"p": [slices(0, 1, 2, 3)]}
+    merged = next_range(None, unread, Batching(), unit="u")
+    single = next_range(None, unread, Batching(one_epoch_per_batch=True), unit="u")
+    assert (merged.upto, single.upto) == (3, 0)
+
+
+def test_a_batch_interval_is_waited_for():
+    """A unit that keeps up waits until its batch interval is full."""
+    unread = {"p": [slices(0, 1)]}
+    assert next_range(None, unread, Batching(batch_epochs=3), unit="u") is None
+    unread = {"p": [slices(0, 1, 2)]}
+    assert next_range(None, unread, Batching(batch_epochs=3), unit="u").upto == 2
+
+
+def test_a_large_backlog_is_cut():
+    """A unit far behind takes bounded batches."""
+    log_slices = slices(*range(10))
+    found = next_range(None, {"p": [log_slices]}, Batching(max_rows=-1), unit="u")
+    assert found.upto == 0
+
+
+def test_a_stateful_segments_watermark_lags_one_batch():
+    """What Spark may still emit bounds the promise."""
+    old = RangeRecord(unit="u", number=0, after=-1, upto=0, watermark_us=10)
+    new = RangeRecord(unit="u", number=1, after=0, upto=1, watermark_us=20)
+    assert output_watermark(old, new, stateful=False) == 20
+    assert output_watermark(old, new, stateful=True) == 10
+    assert output_watermark(None, old, stateful=True) is None
+
+
+@given(st.integers(-1, 100), st.integers(-50, 200), st.integers(1, 5), st.booleans())
+def test_epochs_never_run_backwards(last, tick, span, one):
+    """Whatever the clock says, a source's next epoch is later than its last, or not yet due."""
+    due = epoch_due(last, tick, Batching(batch_epochs=span, one_epoch_per_batch=one))
+    assert due is None or due > last
+    assert (due is None) == (tick < last + (1 if one else span))
