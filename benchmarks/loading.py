@@ -30,7 +30,9 @@ def main() -> None:
     bare = _median([sys.executable, "-c", "pass"], 2 * repeats)
     usage = _median([str(BIN), "--help"], 2 * repeats)
     result: dict[str, float] = {"bare_s": bare, "help_s": usage, "help_extra_s": usage - bare}
-    print(f"bare interpreter {bare:.3f} s, holdfast --help {usage:.3f} s: {usage - bare:.3f} s more")
+    print(
+        f"bare interpreter {bare:.3f} s, holdfast --help {usage:.3f} s: {usage - bare:.3f} s more"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for form in ("json", "yaml"):
             path = Path(folder) / f"chain.{form}"

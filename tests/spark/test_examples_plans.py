@@ -92,7 +92,11 @@ class Run:
 
     def check(self):
         verdict = verify(self.path, self.pipeline)
-        assert verdict.ok, verdict.to_json()
+        assert verdict.ok, "\n".join(
+            f"{item.name}: {item.difference} {item.note}\n  "
+            + "\n  ".join(item.difference.examples)
+            for item in verdict.findings
+        )
         return verdict
 
 

@@ -77,6 +77,8 @@ def _backups(data: dict[str, Any], unit: str) -> Table | None:
 def _segments(data: dict[str, Any], unit: str) -> Table | None:
     if "segments" not in data:
         return None
+    if data["method"] == "joint":
+        return _joint_segments(data, unit)
     table = Table("head", "operators", f"checkpoints per {unit}", f"interval ({unit})")
     for segment in data["segments"][:MAX_ROWS]:
         frequency = segment["frequency"]
@@ -85,6 +87,23 @@ def _segments(data: dict[str, Any], unit: str) -> Table | None:
             _shorten(segment["operators"]),
             f"{frequency:.4g}" if frequency is not None else "-",
             f"{1 / frequency:.4g}" if frequency else "-",
+        )
+    if len(data["segments"]) > MAX_ROWS:
+        table.caption = f"{MAX_ROWS} of {len(data['segments'])} segments"
+    return table
+
+
+def _joint_segments(data: dict[str, Any], unit: str) -> Table:
+    table = Table("segment", "operators", f"batch every ({unit})", f"snapshot every ({unit})")
+    table.add_column(f"recovery, median / 95% ({unit})")
+    for segment in data["segments"][:MAX_ROWS]:
+        recovery = data["recovery_latency"][segment["name"]]
+        table.add_row(
+            segment["name"],
+            _shorten(segment["operators"]),
+            f"{segment['batch_interval']:g}",
+            f"{segment['snapshot_interval']:g}",
+            f"{recovery['median']:.3g} / {recovery['p95']:.3g}",
         )
     if len(data["segments"]) > MAX_ROWS:
         table.caption = f"{MAX_ROWS} of {len(data['segments'])} segments"
@@ -123,6 +142,12 @@ def _figures(data: dict[str, Any], unit: str) -> list[str]:
         lines.append(
             f"expected recovery time {data['expected_recovery_time']:.6g} {unit}, "
             f"checkpoint overhead {data['checkpoint_overhead']:.4g}"
+        )
+    if data["method"] == "joint":
+        lines.append(
+            f"end to end {data['end_to_end_latency']:.3g} {unit}, overhead {data['overhead']:.1%} "
+            f"({data['cpu']:.3g} cores, uncut {data['uncut_cpu']:.3g}), "
+            f"{data['spares']} warm spares"
         )
     if "replicas" in data:
         lines.append(

@@ -221,7 +221,6 @@ class Injector:
         if not isinstance(source, Files):
             raise BadInputError(f"{fault.target!r} does not read files", where="poison")
         folder = Path(source.path)
-        folder = folder if folder.is_absolute() else self._run.run_dir / folder
         path = folder / f"poison-{len(self.history):04d}.{source.format}"
         temporary = folder / f".{path.name}.tmp"
         temporary.write_text(fault.text + "\n", encoding="utf-8")

@@ -53,9 +53,12 @@ class Delivered:
     upto_before: int
     """Epoch up to which the batches before it read; -1: none."""
     watermark_us: int | None
-    """Smallest watermark of the last slices that the newest batch reads."""
+    """Smallest watermark of the last slices that the newest batch reads: in every shard of the
+    producer, what is older is there. None: not yet known."""
     watermark_before_us: int | None
     """The same of the batch before."""
+    watermark_most_us: int | None
+    """Largest watermark of those slices: no shard has gone beyond."""
 
 
 def read_record(path: Path, kind: str) -> dict[str, Any]:
@@ -114,11 +117,7 @@ def slice_rows(record: dict[str, Any], data: Path) -> Iterator[Row]:
     """The rows of a slice, read with Arrow's own stream reader and counted."""
     for file in record["files"]:
         path = data / file["name"]
-        try:
-            with pa.OSFile(str(path), "rb") as handle, pa.ipc.open_stream(handle) as reader:
-                rows = reader.read_all().to_pylist()
-        except (OSError, pa.ArrowInvalid) as error:
-            raise CorruptLogError(f"cannot be read: {error}", path=str(path)) from error
+        rows = _read_stream(path)
         promised = sum(part["rows"] for part in file["parts"])
         if len(rows) != promised:
             raise CorruptLogError(
@@ -127,16 +126,26 @@ def slice_rows(record: dict[str, Any], data: Path) -> Iterator[Row]:
         yield from rows
 
 
-def side_rows(run_dir: Path, unit: str, kind: str, *, batches: int | None = None) -> list[Row]:
-    """Rows a unit put aside in its first `batches` batches: `late` ones, or `dead` ones."""
-    folder = run_dir / "units" / _word(unit) / kind
-    rows: list[Row] = []
-    for path in sorted(folder.glob("[0-9]*.arrow")) if folder.is_dir() else ():
-        if batches is not None and int(path.name[:10]) >= batches:
-            continue
-        with pa.OSFile(str(path), "rb") as handle, pa.ipc.open_stream(handle) as reader:
-            rows += reader.read_all().to_pylist()
-    return rows
+def late_rows(run_dir: Path, unit: str, batches: int) -> list[Row]:
+    """Rows a source put aside as late in its first `batches` batches."""
+    folder = run_dir / "units" / _word(unit) / "late"
+    return [
+        row
+        for path in (sorted(folder.glob("[0-9]*.arrow")) if folder.is_dir() else ())
+        if int(path.name[:10]) < batches
+        for row in _read_stream(path)
+    ]
+
+
+def dead_rows(run_dir: Path) -> dict[tuple[str, str], list[Row]]:
+    """Quarantined rows by (segment that failed on them, operator whose output they were)."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    units = run_dir / "units"
+    for path in sorted(units.glob("*/dead/*/[0-9]*.arrow")) if units.is_dir() else ():
+        segment = unquote(path.parents[2].name).rpartition("#")[0]
+        operator = unquote(path.parent.name).partition("@")[0]
+        found.setdefault((segment, operator), []).extend(_read_stream(path))
+    return found
 
 
 def epoch_length(run_dir: Path) -> float | None:
@@ -153,17 +162,34 @@ def delivered(run_dir: Path, sink: str) -> Delivered:
     ranges = numbered(run_dir / "units" / _word(f"{sink}#0") / "ranges")
     if not ranges:
         return Delivered(
-            batch=-1, upto=-1, upto_before=-1, watermark_us=None, watermark_before_us=None
+            batch=-1,
+            upto=-1,
+            upto_before=-1,
+            watermark_us=None,
+            watermark_before_us=None,
+            watermark_most_us=None,
         )
     newest = read_record(ranges[max(ranges)], "range")
     before = read_record(ranges[max(ranges) - 1], "range") if max(ranges) - 1 in ranges else None
+    now = _watermarks(run_dir, newest)
+    earlier = _watermarks(run_dir, before) if before else [None]
     return Delivered(
         batch=max(ranges),
         upto=newest["upto"],
         upto_before=newest["after"],
-        watermark_us=_watermark(run_dir, newest),
-        watermark_before_us=_watermark(run_dir, before) if before else None,
+        watermark_us=_smallest(now),
+        watermark_before_us=_smallest(earlier),
+        watermark_most_us=max((item for item in now if item is not None), default=None),
     )
+
+
+def _read_stream(path: Path) -> list[Row]:
+    try:
+        with pa.OSFile(str(path), "rb") as handle, pa.ipc.open_stream(handle) as reader:
+            rows: list[Row] = reader.read_all().to_pylist()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptLogError(f"cannot be read: {error}", path=str(path)) from error
+    return rows
 
 
 def _kept(source: str, shard: int, number: int, path: Path, data: Path) -> KeptSlice:
@@ -179,18 +205,20 @@ def _kept(source: str, shard: int, number: int, path: Path, data: Path) -> KeptS
     )
 
 
-def _watermark(run_dir: Path, record: dict[str, Any]) -> int | None:
-    """Smallest watermark of the newest slices a batch has read; None while any has none."""
-    found: list[int] = []
+def _watermarks(run_dir: Path, record: dict[str, Any]) -> list[int | None]:
+    """The watermark of the newest slice that a batch has read of each shard."""
+    found: list[int | None] = []
     for boundary, ends in record["inputs"].items():
         for shard, end in enumerate(ends):
             folder = run_dir / "log" / _word(boundary) / str(shard) / "slices"
             path = numbered(folder).get(end - 1)
-            watermark = read_record(path, "slice")["watermark_us"] if path else None
-            if watermark is None:
-                return None
-            found.append(watermark)
-    return min(found, default=None)
+            found.append(read_record(path, "slice")["watermark_us"] if path else None)
+    return found
+
+
+def _smallest(watermarks: list[int | None]) -> int | None:
+    known = [item for item in watermarks if item is not None]
+    return min(known) if known and len(known) == len(watermarks) else None
 
 
 def _word(name: str) -> str:

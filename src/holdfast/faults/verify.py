@@ -21,18 +21,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 from holdfast.errors import BadInputError
-from holdfast.faults.compare import Difference, canonical, compare
+from holdfast.faults.compare import Canonical, Difference, canonical, compare
 from holdfast.faults.rundir import (
     Delivered,
     KeptSlice,
     Row,
+    dead_rows,
     delivered,
     epoch_length,
     kept_slices,
-    side_rows,
+    late_rows,
 )
 from holdfast.faults.sinks import SinkContent, read_sink
 from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
@@ -113,8 +113,9 @@ def verify(run_dir: Path, pipeline: Pipeline) -> Verdict:
         for operator in pipeline.sources
         if isinstance(operator.source, Rate | Generator)
     ]
-    rows = _Input(kept=kept, dead=_dead_rows(run_dir, kept))
+    dead = dead_rows(run_dir)
     for sink, expected in pipeline.expectations.items():
+        rows = _Input(kept=kept, dead=_dead_for(pipeline, sink, dead))
         findings.append(_check_sink(run_dir, pipeline, pipeline.operator(sink), expected, rows))
     return Verdict(pipeline=pipeline.name, findings=tuple(findings))
 
@@ -124,13 +125,13 @@ class _Input:
     """Everything the sources published, and what was quarantined of it."""
 
     kept: Mapping[str, Sequence[KeptSlice]]
-    dead: Mapping[str, Sequence[Row]]
+    dead: Mapping[str, Counter[Canonical]]
 
     def upto(self, epoch: int | None) -> dict[str, list[Row]]:
         """The rows of every source that count up to an epoch, quarantined ones left out."""
         rows: dict[str, list[Row]] = {}
         for source, slices in self.kept.items():
-            gone = Counter(canonical(row) for row in self.dead.get(source, ()))
+            gone = Counter(self.dead.get(source, {}))
             rows[source] = []
             for item in slices:
                 if epoch is not None and item.upto > epoch:
@@ -141,6 +142,28 @@ class _Input:
                     else:
                         rows[source].append(dict(row))
         return rows
+
+
+def _dead_for(
+    pipeline: Pipeline, sink: str, dead: Mapping[tuple[str, str], Sequence[Row]]
+) -> dict[str, Counter[Canonical]]:
+    """Source rows that never reached a sink because a segment before it quarantined them.
+
+    Rows quarantined behind another operator cannot be traced back to an input row; an expected
+    computation must then leave them out itself.
+    """
+    before = {sink}
+    for operator in reversed(pipeline.operators):
+        if operator.name in before:
+            before.update(operator.inputs)
+    found: dict[str, Counter[Canonical]] = {}
+    for (segment, operator_name), rows in dead.items():
+        if segment in before:
+            # Two segments that fail on one row have lost one row.
+            found[operator_name] = found.get(operator_name, Counter()) | Counter(
+                map(canonical, rows)
+            )
+    return found
 
 
 def _check_source(
@@ -162,7 +185,7 @@ def _check_source(
             made += table.to_pylist()
         found += [row for item in own for row in item.rows]
         # A batch that was read and not yet published may have put late rows aside already.
-        found += side_rows(run_dir, f"{name}#{shard}", "late", batches=len(own))
+        found += late_rows(run_dir, f"{name}#{shard}", len(own))
     return Finding(
         name=name,
         kind="source",
@@ -211,7 +234,7 @@ def _compare_closed(
     certain = content.batch is not None and content.batch >= progress.batch
     low = progress.watermark_us if certain else progress.watermark_before_us
     required = [row for row in everything if low is not None and _micros(row[column]) < low]
-    high = progress.watermark_us
+    high = progress.watermark_most_us
     allowed = [row for row in everything if high is not None and _micros(row[column]) < high]
     return compare(content.rows, required, allowed)
 
@@ -230,27 +253,6 @@ def _compare_delivered(
 
 def _size(difference: Difference) -> int:
     return difference.missing + difference.doubled + difference.altered + difference.unexpected
-
-
-def _dead_rows(run_dir: Path, kept: Mapping[str, Sequence[KeptSlice]]) -> dict[str, list[Row]]:
-    """Quarantined rows by the source they came from, told by their columns.
-
-    Rows quarantined further down have other columns and cannot be traced back to an input row; an
-    expected computation must then leave them out itself.
-    """
-    found: dict[str, list[Row]] = {}
-    columns = {
-        source: set(next((row for item in slices for row in item.rows), {}))
-        for source, slices in kept.items()
-    }
-    units = run_dir / "units"
-    for path in sorted(units.glob("*/dead")) if units.is_dir() else ():
-        for row in side_rows(run_dir, unquote(path.parent.name), "dead"):
-            for source, names in columns.items():
-                if names and names <= set(row):
-                    found.setdefault(source, []).append({name: row[name] for name in names})
-                    break
-    return found
 
 
 def _micros(value: dt.datetime) -> int:

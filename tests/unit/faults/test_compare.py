@@ -4,7 +4,7 @@ import datetime as dt
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.faults.compare import canonical, compare
@@ -16,6 +16,7 @@ rows = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(rows=rows, order=st.randoms())
 def test_equal_rows_in_any_order_are_right(rows, order):
     """Order does not count, multiplicity does."""
@@ -26,6 +27,7 @@ def test_equal_rows_in_any_order_are_right(rows, order):
     assert difference.compared == len(rows)
 
 
+@settings(deadline=None)
 @given(found=rows, required=rows)
 def test_a_difference_is_found_exactly_when_there_is_one(found, required):
     """The verdict is that of comparing sorted rows."""
@@ -33,12 +35,14 @@ def test_a_difference_is_found_exactly_when_there_is_one(found, required):
     assert compare(found, required).ok == (sorted(found, key=key) == sorted(required, key=key))
 
 
+@settings(deadline=None)
 @given(required=rows, more=rows, part=st.integers(0, 8))
 def test_allowed_rows_may_be_there_or_not(required, more, part):
     """Anything between required and allowed is right."""
     assert compare([*required, *more[:part]], required, [*required, *more]).ok
 
 
+@settings(deadline=None)
 @given(found=rows, required=rows)
 def test_the_counts_add_up(found, required):
     """Every row of either side is accounted for once."""

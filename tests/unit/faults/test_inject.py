@@ -169,7 +169,7 @@ def test_a_poison_record_is_one_more_file(tmp_path):
     """It appears at once, under a name that readers take; other sources cannot be poisoned."""
     (tmp_path / "in").mkdir()
     p = Pipeline("p")
-    p.sink("out", p.source("s", Files("in", schema="n int")), Console())
+    p.sink("out", p.source("s", Files(str(tmp_path / "in"), schema="n int")), Console())
     fault = Fault(at_s=0, kind="poison", target="s", text='{"n": "x"}')
     play(FakeRun(tmp_path), [fault], 1, pipeline=p)
     assert (tmp_path / "in" / "poison-0000.json").read_text() == '{"n": "x"}\n'

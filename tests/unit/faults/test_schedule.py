@@ -1,7 +1,7 @@
 """Fault schedules: files, seeds and their mistakes."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
@@ -40,6 +40,7 @@ def test_a_file_is_read_in_the_order_of_time(tmp_path):
     assert schedule.length_s == 60.0
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**40), faults=st.integers(0, 20))
 def test_a_drawn_schedule_is_the_same_again_and_survives_a_file(tmp_path_factory, seed, faults):
     """A seed alone reproduces a schedule; written and read back it is equal."""
@@ -51,6 +52,7 @@ def test_a_drawn_schedule_is_the_same_again_and_survives_a_file(tmp_path_factory
     assert read_schedule(path) == schedule
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**40))
 def test_drawn_faults_are_in_order_and_outlast_detection(seed):
     """A suspended node must have been given up by the time it wakes."""

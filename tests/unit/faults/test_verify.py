@@ -167,9 +167,9 @@ def test_quarantined_rows_are_left_out(tmp_path):
 
     pipeline = write_run(tmp_path)
     rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
-    dead = tmp_path / "units" / "m#0" / "dead"
+    dead = tmp_path / "units" / "m#0" / "dead" / "s@key"
     dead.mkdir(parents=True)
-    table = pa.Table.from_pylist([{**rows[0], "reason": "boom"}])
+    table = pa.Table.from_pylist(rows[:1])
     write_stream(dead / "0000000005.arrow", table)
     _, found = sink_finding(tmp_path, pipeline)
     assert found.difference.unexpected + found.difference.doubled == 1
@@ -256,3 +256,18 @@ def test_numbers_before_the_record_are_not_guessed(tmp_path):
     from holdfast.faults.rundir import delivered
 
     assert delivered(tmp_path, "x").batch == -1
+
+
+def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
+    """Rows are due below the smallest watermark of all shards, and allowed below the largest."""
+    pipeline = write_run(tmp_path, "window")
+    for number in range(EPOCHS):
+        write_slice(tmp_path, "sum", number, [], watermark_us=4_500_000, shard=1)
+        body = {"after": number - 1, "upto": number, "inputs": {"sum": [number + 1, number + 1]}}
+        path = tmp_path / "units" / "out#0" / "ranges" / f"t0-{number:010d}"
+        write_record(path, "range", body)
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert verdict.ok
+    assert found.difference.compared == 1
+    write_part(tmp_path, 4, [])
+    assert not verify(tmp_path, pipeline).ok

@@ -1,68 +1,99 @@
 """Large-neighbourhood search: free a region of a plan, solve it exactly, keep what is cheaper.
 
-A region is a ball around a random node, or the nodes on which the plan and the relaxation
-disagree. All other nodes stay as they are, so the search is small. Regions grow while they are
-solved easily and shrink when they are not.
+A region is a ball around a random node. All other nodes stay as they are: backups lose their
+outgoing links, the others become forbidden, and what is left of the instance is small once it has
+been reduced. Regions grow while they are solved to the end and shrink when they are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 
 import numpy as np
 
 from holdfast.plan.ftc.branch import branch_and_cut
 from holdfast.plan.ftc.core import Core
+from holdfast.plan.ftc.heuristics import pruned, quick_plan
 from holdfast.plan.ftc.master import Master
-from holdfast.plan.ftc.relax import spent
+from holdfast.plan.ftc.reduce import reduce_core
+from holdfast.plan.ftc.relax import relax, spent
 from holdfast.plan.protocol import Progress, Solve
 
-_NODES = 12
-"""Nodes of the search tree spent on one region."""
+_NODES = 10
+"""Nodes of the search tree spent on one part of a region."""
+_SMALLEST = 40
+_LARGEST = 400
 
 
 def improve(
-    master: Master,
+    core: Core,
     plan: bytearray,
-    weight: Sequence[float],
     solve: Solve,
     *,
-    bound: float,
+    target: float,
     steps: int,
-    stall: int,
     seconds: float | None = None,
 ) -> bytearray:
-    """Search at most `steps` regions, until `stall` in a row gave nothing or the bound is met."""
-    core = master.core
+    """Search at most `steps` regions, or until the plan costs no more than `target`.
+
+    It ends early once the whole instance has been covered three times over without a gain.
+    """
     best, value = plan, core.cost(plan)
-    size, idle = min(100, len(master.free)), 0
+    size, idle = 120, 0.0
     begin = solve.seconds_left()
-    for step in range(steps):
+    for _ in range(steps):
         if solve.should_stop() or spent(solve, begin, seconds):
             break
-        if master.closes(bound, value) or idle >= stall:
+        if value <= target + 1e-9 or idle > 3.0 * core.size:
             break
-        region = (
-            _disagreement(master, best, weight, solve.rng, size)
-            if step % 4 == 3
-            else _ball(core, solve.rng, size)
-        )
-        now = np.asarray([float(best[v]) for v in master.free])
-        inside = np.asarray([v in region for v in master.free])
-        found = branch_and_cut(
-            master,
-            best,
-            solve,
-            lower=np.where(inside, 0.0, now),
-            upper=np.where(inside, 1.0, now),
-            nodes=_NODES,
-        )
-        size = min(len(master.free), int(size * 1.1)) if found.complete else max(30, size * 3 // 4)
-        idle += 1
-        if core.cost(found.plan) < value:
-            best, value, idle = found.plan, core.cost(found.plan), 0
-            solve.report(Progress(message="better plan", objective=value, bound=bound))
+        region = _ball(core, solve.rng, size)
+        candidate, complete = _solve_region(core, best, region, solve)
+        size = min(_LARGEST, size * 11 // 10) if complete else max(_SMALLEST, size * 4 // 5)
+        idle += len(region)
+        if core.cost(candidate) < value - 1e-9:
+            best, value, idle = candidate, core.cost(candidate), 0.0
+            solve.report(Progress(message="better plan", objective=value))
     return best
+
+
+def _solve_region(
+    core: Core, plan: bytearray, region: set[int], solve: Solve
+) -> tuple[bytearray, bool]:
+    """The plan with its region solved anew, and whether every part was solved to the end."""
+    reduction = reduce_core(_restricted(core, plan, region), rounds=6)
+    chosen = bytearray(plan)
+    for v in region:
+        chosen[v] = 0
+    for v in reduction.forced:
+        chosen[v] = 1
+    complete = True
+    for part in reduction.cores:
+        master = Master(part, solve)
+        start = relax(master, quick_plan(part), solve, rounds=60, patient=False)
+        found = branch_and_cut(master, start.plan, solve, nodes=_NODES)
+        complete &= found.complete
+        for v, backed in enumerate(found.plan):
+            if backed:
+                for member in part.members[v]:
+                    chosen[member] = 1
+    return pruned(core, chosen), complete
+
+
+def _restricted(core: Core, plan: bytearray, region: set[int]) -> Core:
+    """The instance in which only the region is open."""
+    return Core(
+        times=core.times,
+        caps=core.caps,
+        costs=[cost if v in region else math.inf for v, cost in enumerate(core.costs)],
+        predecessors=[
+            [u for u in producers if u in region or not plan[u]] for producers in core.predecessors
+        ],
+        successors=[
+            consumers if v in region or not plan[v] else []
+            for v, consumers in enumerate(core.successors)
+        ],
+        members=[(v,) for v in range(core.size)],
+    )
 
 
 def _ball(core: Core, rng: np.random.Generator, size: int) -> set[int]:
@@ -78,19 +109,3 @@ def _ball(core: Core, rng: np.random.Generator, size: int) -> set[int]:
                 seen.add(w)
                 queue.append(w)
     return seen
-
-
-def _disagreement(
-    master: Master,
-    plan: bytearray,
-    weight: Sequence[float],
-    rng: np.random.Generator,
-    size: int,
-) -> set[int]:
-    """Nodes on which the plan differs most from the relaxation, with some noise."""
-    noise = rng.random(len(master.free)) * 0.3
-    gap = {
-        v: abs(plan[v] - weight[v]) + float(shake)
-        for v, shake in zip(master.free, noise, strict=True)
-    }
-    return set(sorted(master.free, key=lambda v: -gap[v])[:size])

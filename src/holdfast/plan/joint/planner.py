@@ -49,7 +49,7 @@ class JointPlanner:
         return make_plan(topology, request, solve)
 
     def sweep(self, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
-        """Overhead against the recovery bound, the other bounds as asked for."""
+        """Cost against the recovery bound, the other bounds as asked for."""
         from holdfast.plan.joint.run import make_sweep  # noqa: PLC0415 - solvers load slowly
 
         return make_sweep(topology, request, solve)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from holdfast.errors import BadInputError
 from holdfast.plan.joint.problem import Evaluation, Problem
 from holdfast.plan.protocol import PlanResult
 
@@ -75,6 +76,24 @@ class JointPlan(PlanResult):
     nearest: Mapping[str, float | None] = field(default_factory=dict)
     """When infeasible: per bound asked for, the value nearest to it at which there is a plan while
     the other bounds stay; None: no value of this bound alone will do."""
+    nearest_together: Mapping[str, float] = field(default_factory=dict)
+    """When no bound alone is in the way: bounds that can be kept together."""
+
+
+def deploy_options(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """What `holdfast.pipeline.deploy.deploy` takes to run a joint plan, from the plan's JSON.
+
+    Topologies of pipelines count in seconds, and so does a deployment's epoch.
+    """
+    if not plan["feasible"]:
+        raise BadInputError("the plan is infeasible", hint="plan again with the nearest bounds")
+    segments = plan["segments"]
+    return {
+        "cuts": list(plan["boundaries"]),
+        "batch_epochs": {v: s["batch_epochs"] for s in segments for v in s["operators"]},
+        "snapshot_batches": {v: s["snapshot_batches"] for s in segments for v in s["operators"]},
+        "epoch_s": plan["epoch"],
+    }
 
 
 def describe(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from holdfast.plan.joint.columns import Segments, all_segments, count_segments
 from holdfast.plan.joint.exact import ExactSearch, Search, first_search
 from holdfast.plan.joint.exhaustive import solve_exhaustive
 from holdfast.plan.joint.large import solve_large
-from holdfast.plan.joint.nearest import nearest_bounds
+from holdfast.plan.joint.nearest import Nearest, nearest_bounds, say_bound
 from holdfast.plan.joint.planner import ALGORITHMS
 from holdfast.plan.joint.problem import Problem, make_problem
 from holdfast.plan.joint.result import JointPlan, describe
@@ -35,19 +34,25 @@ class Runner:
     solve: Solve
     _segments: Segments | None = field(default=None, init=False)
 
-    def run(self, problem: Problem, *, most_spares: bool = False) -> Search:
-        """Solve; with `most_spares` only plans that have as many as can help."""
-        search = first_search(problem)
+    def run(self, problem: Problem) -> Search:
+        """The cheapest plan."""
+        return self._run(problem, first_search(problem), feasibility=False)
+
+    def attempt(self, problem: Problem) -> Search:
+        """The plan of least CPU among those with as many spares as can help."""
+        return self._run(problem, Search(problem), feasibility=True)
+
+    def _run(self, problem: Problem, search: Search, *, feasibility: bool) -> Search:
         match self.name:
             case "exhaustive":
                 return solve_exhaustive(problem, search, self.solve)
             case "large":
-                return solve_large(problem, search, self.solve, most_spares=most_spares)
+                return solve_large(problem, search, self.solve, feasibility=feasibility)
         if self._segments is None:
             self._segments = all_segments(problem)
         options = problem.spare_options
         return ExactSearch(search, self._segments, self.solve).run(
-            options[-1:] if most_spares else options
+            options[-1:] if feasibility else options
         )
 
 
@@ -92,17 +97,18 @@ def make_plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPl
             feasible=False,
             note="stopped early: no plan found yet, and none excluded; allow more time",
         )
-    nearest = nearest_bounds(problem, lambda other: runner.run(other, most_spares=True), solve)
+    nearest = nearest_bounds(problem, runner.attempt, solve)
     return JointPlan(
         algorithm=runner.name,
         feasible=False,
-        nearest=nearest,
+        nearest=nearest.alone,
+        nearest_together=nearest.together,
         note=_why(problem, search, nearest),
     )
 
 
 def make_sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
-    """Overhead against the recovery bound, from the smallest that can be kept to none."""
+    """Cost against the recovery bound, from the smallest that can be kept to none."""
     free = make_plan(topology, replace(request, max_recovery=None), solve)
     least = make_plan(topology, replace(request, max_recovery=0.0), solve)
     low = least.nearest.get("max_recovery")
@@ -117,15 +123,19 @@ def make_sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep 
         points.append(
             SweepPoint(
                 x=bound,
-                y=plan.overhead,
+                y=plan.objective,
                 label=f"{len(plan.boundaries)} boundaries, {plan.spares} spares",
-                detail={"boundaries": plan.boundaries, "spares": plan.spares},
+                detail={
+                    "boundaries": plan.boundaries,
+                    "spares": plan.spares,
+                    "overhead": plan.overhead,
+                },
             )
         )
     return Sweep(
         title=f"{topology.name}: what a recovery bound costs",
         x_label=f"recovery bound, 95th percentile ({topology.unit.time})",
-        y_label="CPU beyond the uncut pipeline",
+        y_label="cores beyond the uncut pipeline, spares included",
         points=tuple(points),
         step=True,
     )
@@ -135,18 +145,14 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _why(problem: Problem, search: Search, nearest: Mapping[str, float | None]) -> str:
+def _why(problem: Problem, search: Search, nearest: Nearest) -> str:
     unit = problem.topology.unit.time
-    ways = [
-        f"--{name.replace('_', '-')} "
-        + (f"{value:.1%}" if name == "max_overhead" else f"{value:.4g} {unit}")
-        for name, value in nearest.items()
-        if value is not None
-    ]
     said = "no plan keeps the bounds" if search.proved else "found no plan that keeps the bounds"
+    ways = [say_bound(name, value, unit) for name, value in nearest.alone.items() if value]
     if ways:
         return f"{said}; the nearest that can be kept: {' or '.join(ways)}"
+    if nearest.together:
+        ways = [say_bound(name, value, unit) for name, value in nearest.together.items()]
+        return f"{said}, nor would one alone help; these can be kept together: {', '.join(ways)}"
     broken = search.closest.broken if search.closest is not None else ()
-    if len(nearest) > 1:
-        return f"{said}, and relaxing one of them alone does not help"
     return f"{said}: {broken[0]}" if broken else said

@@ -31,7 +31,7 @@ from holdfast.plan.ppa.sa import sa
 from holdfast.plan.ppa.wiring import Wiring, wiring
 from holdfast.plan.protocol import Progress, Solve
 
-STATES = 200_000
+STATES = 50_000
 """States kept at once; beyond it the answer is no longer a proof."""
 ROUNDING = 1.0 - 1e-11
 """Two states that differ by rounding alone are the same."""

@@ -60,32 +60,6 @@ def count_trees(model: FidelityModel) -> Mapping[str, int]:
     }
 
 
-def trees_through(model: FidelityModel) -> list[int]:
-    """Per task, how many MC-trees (of all queries) contain it."""
-    wires = wiring(model)
-    ways = _ways(wires, model.size)
-    slot_ways = [sum(ways[a] for a in writers) for writers in wires.writers]
-    onward = [0] * model.size
-    roots = [0] * model.size
-    for query in model.queries:
-        span = model.spans[query.operator]
-        for k, task in enumerate(range(span.start, span.stop)):
-            roots[task] += bool(query.parts[k] > 0 and query.weight > 0)
-    slot_onward = [0] * len(wires.writers)
-    for task in reversed(wires.order):
-        total = roots[task] + sum(slot_onward[slot] for slot, _ in wires.writes[task])
-        onward[task] = total
-        for slot, factor in wires.reads[task]:
-            if factor <= 0:
-                continue
-            others = 1
-            if wires.is_join[task]:
-                for other, _ in wires.reads[task]:
-                    others *= slot_ways[other] if other != slot else 1
-            slot_onward[slot] += total * others
-    return [up * down for up, down in zip(ways, onward, strict=True)]
-
-
 def list_trees(model: FidelityModel, *, limit: int = LIMIT) -> list[McTree]:
     """All MC-trees of all queries, equal task sets united; refuses beyond the limit."""
     total = sum(count_trees(model).values())

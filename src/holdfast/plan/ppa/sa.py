@@ -54,6 +54,8 @@ LOOK_RATIO = 0.8
 """Extensions this close to the densest are taken in the same coarse look."""
 GROW_BELOW = 0.6
 """Coarse growth is of use while the budget is at most this share of all tasks' cost."""
+TAKE_ABOVE = 0.3
+"""Where coarse growth is possible, coming from above is not worth its looks below this share."""
 
 
 def sa(problem: Problem, solve: Solve) -> Choice:
@@ -63,9 +65,9 @@ def sa(problem: Problem, solve: Solve) -> Choice:
     share = problem.left / total if total > 0 else 1.0
     plans = [greedy_set(problem)]
     helper: Completer | None = None
-    if not solve.should_stop():
-        plans.append(from_above(problem, solve))
     can_grow = is_small or (problem.size <= GROW_TASKS and share < GROW_BELOW)
+    if (is_small or not can_grow or share > TAKE_ABOVE) and not solve.should_stop():
+        plans.append(from_above(problem, solve))
     if can_grow and not solve.should_stop():
         helper = completer(problem)
         if is_small:

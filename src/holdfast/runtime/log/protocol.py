@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from holdfast.model.records import RangeRecord, SliceRecord
 
 MAX_BATCH_ROWS = 1_000_000
-"""A unit that is behind takes no more rows than this in one batch, one slice per shard excepted."""
+"""A unit that is behind takes no more rows than this in one batch, unless one interval has more."""
 
 RETAIN_BATCHES = 8
 """How many committed batches a checkpoint keeps, so how far back a takeover may redo: Spark's
@@ -42,21 +42,20 @@ def next_range(
 ) -> RangeRecord | None:
     """What the next batch should read, or None while the inputs do not suffice.
 
-    The end is at most the smallest end epoch published by any shard of any input: a shard that
-    has not yet published may still publish anything up to there. A unit that keeps up waits for
-    `batch_epochs` new epochs; one that is behind takes all there is, up to `max_rows`.
+    A batch ends at an epoch at which every shard of every input has ended a slice. So the slice it
+    publishes reflects exactly the source rows up to that epoch, whatever the shards, the batching
+    and the failures before: every end epoch is a consistent cut.
+
+    A unit that keeps up takes one batch interval at a time. One that is behind takes several at
+    once, up to the roundest end it can reach (see `roundest`), so that shards which fall behind by
+    different amounts keep meeting at common ends.
     """
     after = previous.upto if previous else -1
     shards = [(name, index, slices) for name in unread for index, slices in enumerate(unread[name])]
-    frontier = min((slices[-1].upto if slices else after for _, _, slices in shards), default=after)
-    if frontier <= after:
+    ends = _common_ends(shards)
+    upto = _choose_end(after, ends, shards, batching)
+    if upto is None:
         return None
-    if not batching.one_epoch_per_batch and frontier < after + batching.batch_epochs:
-        return None
-    ends = sorted(
-        {item.upto for _, _, slices in shards for item in slices if item.upto <= frontier}
-    )
-    upto = ends[0] if batching.one_epoch_per_batch else _bounded_end(ends, shards, batching)
     first = previous.inputs if previous else {}
     inputs: dict[str, tuple[int, ...]] = {}
     watermarks: list[int | None] = []
@@ -64,10 +63,7 @@ def next_range(
         start = first[name][index] if name in first else 0
         taken = [item for item in slices if item.upto <= upto]
         inputs[name] = (*inputs.get(name, ()), start + len(taken))
-        if taken:
-            watermarks.append(taken[-1].watermark_us)
-        else:
-            watermarks.append(previous.watermark_us if previous else None)
+        watermarks.append(taken[-1].watermark_us)
     return RangeRecord(
         unit=unit,
         number=previous.number + 1 if previous else 0,
@@ -120,30 +116,62 @@ def slice_floor(boundary: str, shard: int, ranges: Iterable[RangeRecord | None])
     return min(floors, default=0)
 
 
-def epoch_due(last: int, tick: int, batching: Batching) -> int | None:
+def epoch_due(last: int, tick: int, batching: Batching, *, max_epochs: int = 1 << 30) -> int | None:
     """The epoch up to which a source's next batch goes, or None before its time has come.
 
-    Monotone even if the clock runs backwards: never below `last` + 1.
+    Sources end their batches at whole batch intervals, so that several of them meet. Monotone even
+    if the clock runs backwards: never below `last` + 1.
     """
-    step = 1 if batching.one_epoch_per_batch else batching.batch_epochs
-    if tick < last + step:
+    span = batching.batch_epochs
+    first = (last + 1) // span + 1
+    newest = min(tick, last + max(max_epochs, span)) + 1
+    if newest // span < first:
         return None
-    return last + 1 if batching.one_epoch_per_batch else max(last + 1, tick)
+    cell = first if batching.one_epoch_per_batch else roundest(first, newest // span)
+    return cell * span - 1
 
 
-def _bounded_end(
+def roundest(low: int, high: int) -> int:
+    """The number in [low, high] that the largest power of two divides; low >= 1.
+
+    Whoever walks up the numbers by such steps, from wherever, in whatever strides, lands on every
+    number that is rounder than all others it passes: so do two who fell behind differently.
+    """
+    for bits in range(high.bit_length(), -1, -1):
+        number = high >> bits << bits
+        if number >= low:
+            return number
+    raise ValueError(f"no number in [{low}, {high}]")
+
+
+def _common_ends(shards: Sequence[tuple[str, int, Sequence[SliceRecord]]]) -> list[int]:
+    """Epochs at which every shard has ended a slice, in order."""
+    ends = [{item.upto for item in slices} for _, _, slices in shards]
+    return sorted(set.intersection(*ends)) if ends else []
+
+
+def _choose_end(
+    after: int,
     ends: Sequence[int],
     shards: Sequence[tuple[str, int, Sequence[SliceRecord]]],
     batching: Batching,
-) -> int:
-    """The largest of `ends` that keeps the batch below `max_rows`, the first in any case."""
-    chosen = ends[0]
-    for end in ends[1:]:
-        rows = sum(item.rows for _, _, slices in shards for item in slices if item.upto <= end)
-        if rows > batching.max_rows:
+) -> int | None:
+    """The first end in each batch interval is a candidate; the roundest that is not too large."""
+    span = batching.batch_epochs
+    chosen: tuple[int, int] | None = None
+    cell = (after + 1) // span
+    for end in ends:
+        if (end + 1) // span == cell:
+            continue
+        cell = (end + 1) // span
+        if chosen is not None:
+            rows = sum(item.rows for _, _, slices in shards for item in slices if item.upto <= end)
+            if rows > batching.max_rows:
+                break
+        chosen = max(chosen or (-1, -1), (cell & -cell, end))
+        if batching.one_epoch_per_batch:
             break
-        chosen = end
-    return chosen
+    return chosen[1] if chosen else None
 
 
 def _smallest(watermarks: Iterable[int | None]) -> int | None:

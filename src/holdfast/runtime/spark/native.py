@@ -8,18 +8,23 @@ downstream waits for it.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from typing import Any
+from typing import Any, cast
 
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.errors import (
+    AnalysisException,
+    StreamingQueryException,
+    UnsupportedOperationException,
+)
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import StructType
 
 from holdfast.errors import CheckFailedError
 from holdfast.model.records import RangeRecord
 from holdfast.pipeline import SparkSource
-from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.runtime.log.protocol import Batching, epoch_due, roundest
 from holdfast.runtime.spark.checkpoint import source_offset
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.sources import (
@@ -44,14 +49,11 @@ class NativeSourceUnit(SparkUnit):
         """Held by whoever decides and publishes a batch: Spark's thread or the idle clock."""
         self._origin = run_origin(self.context.log.store)
         session = unit_session(self._spark, snapshot_batches=1)
-        reader = session.readStream.format(source.format).options(**source.options)
-        with contextlib.suppress(Exception):  # some sources, like Kafka, refuse a given schema
-            reader = reader.schema(source.schema)
+        frame = _load(session, source)
         interval = self.context.deployment.epoch_s * self.context.segment.batch_epochs
         with self._starts:
             self._query = (
-                reader.load()
-                .writeStream.foreachBatch(self._batch)
+                frame.writeStream.foreachBatch(self._batch)
                 .trigger(processingTime=f"{max(1, round(interval * 1000))} milliseconds")
                 .option("checkpointLocation", str(self._checkpoint(self.context.generation)))
                 .start()
@@ -107,7 +109,7 @@ class NativeSourceUnit(SparkUnit):
                 unit=context.name,
                 number=number,
                 after=last,
-                upto=max(last + 1, self._tick()),
+                upto=roundest(last + 2, max(last + 2, self._tick() + 1)) - 1,
                 source={"offset": offset, "data": data},
                 generation=context.generation,
             )
@@ -166,3 +168,15 @@ class NativeSourceUnit(SparkUnit):
 
     def _tick(self) -> int:
         return epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
+
+
+def _load(session: SparkSession, source: SparkSource) -> DataFrame:
+    """The source's rows in the columns its description promises."""
+    reader = session.readStream.format(source.format).options(**source.options)
+    wanted = cast("StructType", StructType.fromDDL(source.schema))
+    try:
+        frame = reader.schema(source.schema).load()
+    except (AnalysisException, UnsupportedOperationException):
+        # A source with a schema of its own, like Kafka, refuses to be given one.
+        frame = session.readStream.format(source.format).options(**source.options).load()
+    return frame.select(*[F.col(f"`{field.name}`").cast(field.dataType) for field in wanted])

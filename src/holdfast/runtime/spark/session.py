@@ -6,10 +6,12 @@ queries on few cores.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -91,7 +93,9 @@ def start_session(
         builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    _silence(session)
+    return session
 
 
 def unit_session(spark: SparkSession, *, snapshot_batches: int) -> SparkSession:
@@ -99,6 +103,15 @@ def unit_session(spark: SparkSession, *, snapshot_batches: int) -> SparkSession:
     session = spark.newSession()
     session.conf.set(f"{_STREAMING}.stateStore.minDeltasForSnapshot", str(snapshot_batches))
     return session
+
+
+def _silence(session: SparkSession) -> None:
+    """Failed and stopped batches are told by the unit's status; nobody needs their stacks twice."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    jvm: Any = session._jvm  # noqa: SLF001 - the only way to Spark's loggers
+    log4j = jvm.org.apache.logging.log4j
+    for name in ("sql.execution.streaming", "scheduler", "executor", "api.python"):
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{name}", log4j.Level.OFF)
 
 
 def _export_package() -> None:

@@ -165,7 +165,7 @@ class SourceUnit(ThreadUnit):
         last = previous.upto if previous else -1
         tick = epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
         self.progress.waiting = max(0, tick - last)
-        upto = epoch_due(last, tick, self._batching)
+        upto = epoch_due(last, tick, self._batching, max_epochs=self._rows.max_epochs)
         if upto is None:
             return None
         number = previous.number + 1 if previous else 0
@@ -174,7 +174,7 @@ class SourceUnit(ThreadUnit):
                 unit=self.context.name,
                 number=number,
                 after=last,
-                upto=min(upto, last + max(self._rows.max_epochs, self._batching.batch_epochs)),
+                upto=upto,
                 generation=self.context.generation,
             )
         )

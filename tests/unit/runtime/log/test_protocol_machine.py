@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.model.records import GroupPart, RangeRecord, SliceFile, SliceRecord
-from holdfast.runtime.log.protocol import Batching, next_range, read_range
+from holdfast.runtime.log.protocol import Batching, next_range, read_range, roundest
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.log.trim import Trimmer
@@ -110,7 +110,8 @@ class ProtocolMachine(RuleBasedStateMachine):
     @rule(shard=st.integers(0, 1), value=st.integers(0, 9), span=st.sampled_from([1, 1, 2, 3]))
     def source_publishes(self, shard: int, value: int, span: int) -> None:
         shard %= len(self.source_next)
-        upto = self.source_epoch[shard] + span
+        last = self.source_epoch[shard]
+        upto = roundest(last + 2, last + 1 + span) - 1  # as sources that fell behind do
         record = SliceRecord(
             boundary="src",
             shard=shard,
@@ -299,6 +300,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         for number in taken:
             found = self.ghost.slices[name, shard, number]
             assert record.after < found.upto <= record.upto
+        assert self.ghost.slices[name, shard, taken.stop - 1].upto == record.upto, "no clean cut"
         follower = self.ghost.slices.get((name, shard, taken.stop))
         if follower is not None:
             assert follower.upto > record.upto, "a slice was left behind"

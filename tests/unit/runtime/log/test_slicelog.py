@@ -19,6 +19,7 @@ from holdfast.runtime.log.protocol import (
     next_range,
     output_watermark,
     retained_floor,
+    roundest,
 )
 from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog, SupersededError
 from holdfast.runtime.log.slices import write_slice_file
@@ -151,14 +152,15 @@ def slices(*ends, watermark=None):
     ]
 
 
-def test_a_batch_waits_for_the_slowest_shard():
-    """No batch goes beyond what every shard of every input has published."""
-    unread = {"p": [slices(0, 1, 2), slices(1)], "q": [slices(3)]}
+def test_a_batch_ends_where_every_shard_has_ended_a_slice():
+    """The end of a batch is an end of every shard of every input, so a consistent cut."""
+    unread = {"p": [slices(0, 1, 2, 5), slices(1, 5)], "q": [slices(0, 1, 3)]}
     found = next_range(None, unread, Batching(), unit="u")
     assert found is not None
     assert found.upto == 1
-    assert found.inputs == {"p": (2, 1), "q": (0,)}
+    assert found.inputs == {"p": (2, 1), "q": (2,)}
     assert next_range(None, {"p": [slices(4), []]}, Batching(), unit="u") is None
+    assert next_range(None, {"p": [slices(4), slices(3, 5)]}, Batching(), unit="u") is None
 
 
 def test_one_epoch_per_batch_never_merges():
@@ -170,11 +172,13 @@ def test_one_epoch_per_batch_never_merges():
 
 
 def test_a_batch_interval_is_waited_for():
-    """A unit that keeps up waits until its batch interval is full."""
+    """A unit that keeps up ends its batches at the first end of each interval."""
     unread = {"p": [slices(0, 1)]}
     assert next_range(None, unread, Batching(batch_epochs=3), unit="u") is None
     unread = {"p": [slices(0, 1, 2)]}
     assert next_range(None, unread, Batching(batch_epochs=3), unit="u").upto == 2
+    unread = {"p": [slices(1, 3, 5)]}
+    assert next_range(None, unread, Batching(batch_epochs=3), unit="u").upto == 5
 
 
 def test_a_large_backlog_is_cut():
@@ -182,6 +186,30 @@ def test_a_large_backlog_is_cut():
     log_slices = slices(*range(10))
     found = next_range(None, {"p": [log_slices]}, Batching(max_rows=-1), unit="u")
     assert found.upto == 0
+
+
+@given(st.lists(st.integers(1, 40), min_size=3, max_size=20), st.data())
+def test_units_that_fall_behind_differently_keep_meeting(lags, data):
+    """Two shards that see new epochs in different strides share ends all the way."""
+    horizon = sum(lags)
+    published = slices(*range(horizon))
+    ends = []
+    for _ in range(2):
+        seen, record, mine = 0, None, set()
+        while seen < horizon:
+            seen = min(horizon, seen + data.draw(st.sampled_from(lags)))
+            while True:
+                start = record.inputs["p"][0] if record else 0
+                found = next_range(record, {"p": [published[start:seen]]}, Batching(), unit="u")
+                if found is None:
+                    break
+                record = found
+                mine.add(found.upto)
+        ends.append(mine)
+    common = sorted(ends[0] & ends[1])
+    gaps = [b - a for a, b in zip([-1, *common], common, strict=False)]
+    assert common[-1] == horizon - 1
+    assert max(gaps) <= 2 * max(lags)
 
 
 def test_a_stateful_segments_watermark_lags_one_batch():
@@ -193,9 +221,21 @@ def test_a_stateful_segments_watermark_lags_one_batch():
     assert output_watermark(None, old, stateful=True) is None
 
 
-@given(st.integers(-1, 100), st.integers(-50, 200), st.integers(1, 5), st.booleans())
-def test_epochs_never_run_backwards(last, tick, span, one):
-    """Whatever the clock says, a source's next epoch is later than its last, or not yet due."""
-    due = epoch_due(last, tick, Batching(batch_epochs=span, one_epoch_per_batch=one))
-    assert due is None or due > last
-    assert (due is None) == (tick < last + (1 if one else span))
+@given(st.integers(-1, 100), st.integers(-50, 200), st.integers(1, 5), st.integers(1, 9))
+def test_epochs_never_run_backwards(last, tick, span, most):
+    """Whatever the clock says, a source's next end is later than its last and on its grid."""
+    due = epoch_due(last, tick, Batching(batch_epochs=span), max_epochs=most)
+    if due is None:
+        assert tick < last + 2 * span
+        return
+    assert last < due <= max(tick, last + 1)
+    assert (due + 1) % span == 0
+    assert due - last <= max(most, span)
+
+
+@given(st.integers(1, 1000), st.integers(0, 1000))
+def test_the_roundest_number_is_found(low, more):
+    """No number in the interval is divisible by a larger power of two."""
+    found = roundest(low, low + more)
+    assert low <= found <= low + more
+    assert all(number & -number <= found & -found for number in range(low, low + more + 1))
