@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks._ppa_common import arguments, table, write_json
+from holdfast.model.fidelity import fidelity_model
 from holdfast.plan.ppa import PLANNER
 from holdfast.plan.protocol import PlanRequest, Solve
 from holdfast.testing.generators import ppa_random
@@ -33,14 +34,8 @@ def main() -> int:
             tasks = 0
             for seed in range(repeats):
                 for name in ALGORITHMS:
-                    topology = ppa_random(
-                        operators, parallelism=(10, 20), full=0.5, joins=0.3, seed=seed
-                    )
-                    tasks = topology.task_count
-                    request = PlanRequest(algorithm=name, replicas=int(tasks * share))
-                    start = time.perf_counter()
-                    PLANNER.plan(topology, request, Solve())
-                    times[name].append(time.perf_counter() - start)
+                    tasks, seconds = _time(operators, share, name, seed)
+                    times[name].append(seconds)
             middle = {name: statistics.median(times[name]) for name in ALGORITHMS}
             rows.append((operators, tasks, f"{share:.0%}", *middle.values()))
             limit = LIMITS.get(operators)
@@ -54,6 +49,19 @@ def main() -> int:
         _plot(args.plot, rows)
     write_json(args.json, {"table": [dict(zip(head, row, strict=True)) for row in rows]})
     return 1 if broken else 0
+
+
+def _time(operators: int, share: float, algorithm: str, seed: int) -> tuple[int, float]:
+    """Tasks and seconds; the better of two, since other programs may be running."""
+    times: list[float] = []
+    for _ in range(2):
+        topology = ppa_random(operators, parallelism=(10, 20), full=0.5, joins=0.3, seed=seed)
+        budget = int(topology.task_count * share)
+        fidelity_model.cache_clear()
+        start = time.perf_counter()
+        PLANNER.plan(topology, PlanRequest(algorithm=algorithm, replicas=budget), Solve())
+        times.append(time.perf_counter() - start)
+    return topology.task_count, min(times)
 
 
 def _plot(path: Path, rows: list[tuple[object, ...]]) -> None:

@@ -102,7 +102,7 @@ def _joint_segments(data: dict[str, Any], unit: str) -> Table:
             segment["name"],
             _shorten(segment["operators"]),
             f"{segment['batch_interval']:g}",
-            f"{segment['snapshot_interval']:g}",
+            "-" if segment["snapshot_interval"] is None else f"{segment['snapshot_interval']:g}",
             f"{recovery['median']:.3g} / {recovery['p95']:.3g}",
         )
     if len(data["segments"]) > MAX_ROWS:

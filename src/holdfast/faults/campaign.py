@@ -39,6 +39,9 @@ class Campaign:
     """How long the run may take to heal after the last fault."""
     epochs_after: int = 5
     """Epochs that must be delivered after it has healed."""
+    batches_after: int = 6
+    """Batches every exporter must deliver then: a window's row comes a batch or more behind the
+    epoch that closes it, for each stateful segment on its way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +104,17 @@ def run_campaign(
         )
         _play(injector, report)
         view = run.wait_for(all_running, campaign.heal_s, "healing")
-        goal = _newest_epoch(view) + campaign.epochs_after
-        report(f"healed; waiting for epoch {goal}")
+        epoch = _newest_epoch(view) + campaign.epochs_after
+        batch = _delivered(view, campaign, "batch") + campaign.batches_after
+        report(f"healed; waiting for epoch {epoch} and batch {batch}")
         view = run.wait_for(
-            lambda now: all_running(now) and _delivered_epoch(now, campaign) >= goal,
+            lambda now: (
+                all_running(now)
+                and _delivered(now, campaign, "epoch") >= epoch
+                and _delivered(now, campaign, "batch") >= batch
+            ),
             campaign.heal_s,
-            f"delivering epoch {goal}",
+            f"delivering epoch {epoch} and batch {batch}",
         )
         recoveries = view["recoveries"]
     finally:
@@ -143,8 +151,8 @@ def _newest_epoch(view: dict[str, Any]) -> int:
     return max((unit["epoch"] for unit in view["units"] if unit["epoch"] is not None), default=-1)
 
 
-def _delivered_epoch(view: dict[str, Any], campaign: Campaign) -> int:
-    """The oldest epoch any exporter has come to."""
+def _delivered(view: dict[str, Any], campaign: Campaign, what: str) -> int:
+    """The smallest epoch, or batch, that any exporter has come to."""
     sinks = {f"{sink.name}#0" for sink in campaign.pipeline.sinks}
-    epochs = [unit["epoch"] for unit in view["units"] if unit["unit"] in sinks]
-    return min((-1 if epoch is None else epoch for epoch in epochs), default=-1)
+    found = [unit[what] for unit in view["units"] if unit["unit"] in sinks]
+    return min((-1 if item is None else item for item in found), default=-1)

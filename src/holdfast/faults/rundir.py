@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote
@@ -20,6 +21,11 @@ import pyarrow as pa
 from holdfast.errors import BadInputError, CorruptLogError
 
 Row: TypeAlias = dict[str, Any]
+Prefix: TypeAlias = dict[tuple[str, int], int]
+"""Source and shard to how many of its slices are reflected."""
+
+MAX_PREFIXES = 64
+"""Enough for any sharding one would verify; more shards than that are sampled."""
 
 _RECORD_NAME = re.compile(r"t(\d+)-(\d{10})")
 
@@ -52,6 +58,11 @@ class Delivered:
     """Epoch up to which that batch reads."""
     upto_before: int
     """Epoch up to which the batches before it read; -1: none."""
+    reflects: tuple[Prefix, ...]
+    """The input that its rows reflect. A slice counts wholly at its end, and shards end theirs at
+    different epochs, so rows of different shards may reflect different prefixes of the input."""
+    reflects_before: tuple[Prefix, ...]
+    """The same of the batch before."""
     watermark_us: int | None
     """Smallest watermark of the last slices that the newest batch reads: in every shard of the
     producer, what is older is there. None: not yet known."""
@@ -157,7 +168,7 @@ def epoch_length(run_dir: Path) -> float | None:
     return float(length) if length else None
 
 
-def delivered(run_dir: Path, sink: str) -> Delivered:
+def delivered(run_dir: Path, sink: str, sources: Collection[str]) -> Delivered:
     """How far the exporter of a sink has come."""
     ranges = numbered(run_dir / "units" / _word(f"{sink}#0") / "ranges")
     if not ranges:
@@ -165,6 +176,8 @@ def delivered(run_dir: Path, sink: str) -> Delivered:
             batch=-1,
             upto=-1,
             upto_before=-1,
+            reflects=({},),
+            reflects_before=({},),
             watermark_us=None,
             watermark_before_us=None,
             watermark_most_us=None,
@@ -172,11 +185,13 @@ def delivered(run_dir: Path, sink: str) -> Delivered:
     newest = read_record(ranges[max(ranges)], "range")
     before = read_record(ranges[max(ranges) - 1], "range") if max(ranges) - 1 in ranges else None
     now = _watermarks(run_dir, newest)
-    earlier = _watermarks(run_dir, before) if before else [None]
+    earlier: list[int | None] = _watermarks(run_dir, before) if before else [None]
     return Delivered(
         batch=max(ranges),
         upto=newest["upto"],
         upto_before=newest["after"],
+        reflects=tuple(_reflected(run_dir, newest["inputs"], sources)),
+        reflects_before=tuple(_reflected(run_dir, before["inputs"], sources) if before else [{}]),
         watermark_us=_smallest(now),
         watermark_before_us=_smallest(earlier),
         watermark_most_us=max((item for item in now if item is not None), default=None),
@@ -205,13 +220,51 @@ def _kept(source: str, shard: int, number: int, path: Path, data: Path) -> KeptS
     )
 
 
+def _reflected(
+    run_dir: Path, inputs: Mapping[str, Sequence[int]], sources: Collection[str]
+) -> list[Prefix]:
+    """The prefixes of the input that a batch's rows may reflect, one per combination of shards."""
+    options = []
+    for boundary, ends in inputs.items():
+        operator = boundary.partition("@")[0]
+        if operator in sources:
+            options.append([{(operator, shard): end for shard, end in enumerate(ends)}])
+            continue
+        found: list[Prefix] = []
+        for shard, end in enumerate(ends):
+            if end == 0:
+                found.append({})
+                continue
+            path = _slice_path(run_dir, boundary, shard, end - 1)
+            if path is None:
+                raise BadInputError(
+                    f"slice {end - 1} of {boundary} is not there any more", where=str(run_dir)
+                )
+            found += _reflected(run_dir, read_record(path, "slice")["inputs"], sources)
+        options.append([item for index, item in enumerate(found) if item not in found[:index]])
+    combined = [_merged(parts) for parts in islice(product(*options), MAX_PREFIXES)]
+    return [item for index, item in enumerate(combined) if item not in combined[:index]]
+
+
+def _merged(parts: Sequence[Prefix]) -> Prefix:
+    """What several inputs together reflect; of one source no more than the one that has less."""
+    merged: Prefix = {}
+    for part in parts:
+        for key, count in part.items():
+            merged[key] = min(count, merged.get(key, count))
+    return merged
+
+
+def _slice_path(run_dir: Path, boundary: str, shard: int, number: int) -> Path | None:
+    return numbered(run_dir / "log" / _word(boundary) / str(shard) / "slices").get(number)
+
+
 def _watermarks(run_dir: Path, record: dict[str, Any]) -> list[int | None]:
     """The watermark of the newest slice that a batch has read of each shard."""
     found: list[int | None] = []
     for boundary, ends in record["inputs"].items():
         for shard, end in enumerate(ends):
-            folder = run_dir / "log" / _word(boundary) / str(shard) / "slices"
-            path = numbered(folder).get(end - 1)
+            path = _slice_path(run_dir, boundary, shard, end - 1)
             found.append(read_record(path, "slice")["watermark_us"] if path else None)
     return found
 

@@ -4,8 +4,10 @@ For every sink with an expected computation (`@pipeline.expected`): read what th
 compute in plain Python what the sink must hold, read what it holds, compare row by row. Where the
 run was stopped in the middle, this is what must hold:
 
-- a row without `closes` is due when the epoch of its input was delivered: all input up to the last
-  delivered epoch, and none beyond, is reflected exactly once;
+- a row without `closes` is due when its input was delivered: the slice records say which slices of
+  the sources the delivered rows reflect, and those, and none beyond, are reflected exactly once.
+  Shards end their slices at different epochs, so the newest rows are held to the states that one
+  of the shards may be in;
 - a row with `closes` is due when the watermark of the last delivered slice has passed that column;
 - the exporter's last batch may have been delivered or not, as a whole: both are right.
 
@@ -19,6 +21,8 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,7 @@ from holdfast.faults.compare import Canonical, Difference, canonical, compare
 from holdfast.faults.rundir import (
     Delivered,
     KeptSlice,
+    Prefix,
     Row,
     dead_rows,
     delivered,
@@ -127,14 +132,14 @@ class _Input:
     kept: Mapping[str, Sequence[KeptSlice]]
     dead: Mapping[str, Counter[Canonical]]
 
-    def upto(self, epoch: int | None) -> dict[str, list[Row]]:
-        """The rows of every source that count up to an epoch, quarantined ones left out."""
+    def rows(self, prefix: Prefix | None = None) -> dict[str, list[Row]]:
+        """The rows of every source, or of some first slices, quarantined ones left out."""
         rows: dict[str, list[Row]] = {}
         for source, slices in self.kept.items():
             gone = Counter(self.dead.get(source, {}))
             rows[source] = []
             for item in slices:
-                if epoch is not None and item.upto > epoch:
+                if prefix is not None and item.number >= prefix.get((source, item.shard), 0):
                     continue
                 for row in item.rows:
                     if gone and gone[key := canonical(row)]:
@@ -195,21 +200,26 @@ def _check_source(
 
 
 def _check_sink(
-    run_dir: Path, pipeline: Pipeline, sink: Operator, expected: Expected, rows: _Input
+    run_dir: Path, pipeline: Pipeline, sink: Operator, expected: Expected, kept: _Input
 ) -> Finding:
     if sink.sink is None:
         raise AssertionError("a sink operator has a sink")
-    progress = delivered(run_dir, sink.name)
-    everything = expected.function(rows.upto(None))
-    content = read_sink(run_dir, sink.name, sink.sink, everything)
-    content = _newest(content, pipeline.operator(sink.inputs[0]))
+    producer = pipeline.operator(sink.inputs[0])
+    progress = delivered(run_dir, sink.name, kept.kept.keys())
+    everything = expected.function(kept.rows())
+    content = _newest(read_sink(run_dir, sink.name, sink.sink, everything), producer)
+    certain = content.batch is not None and content.batch >= progress.batch
+    now = [expected.function(kept.rows(prefix)) for prefix in progress.reflects]
+    before = [expected.function(kept.rows(prefix)) for prefix in progress.reflects_before]
     if expected.closes:
         difference = _compare_closed(expected.closes, everything, content, progress)
+    elif producer.mode == "upsert":
+        states = now if certain else [*now, *before]
+        difference = _compare_states(states, content, producer.upsert_key)
     else:
-        now = expected.function(rows.upto(progress.upto))
-        before = expected.function(rows.upto(progress.upto_before))
-        difference = _compare_delivered(now, before, content, progress)
-    certain = content.batch is not None and content.batch >= progress.batch
+        least = reduce(and_, map(_multiset, now if certain else before))
+        most = reduce(or_, map(_multiset, now))
+        difference = compare(content.rows, _rows(least), _rows(most))
     return Finding(
         name=sink.name,
         kind="sink",
@@ -223,7 +233,7 @@ def _newest(content: SinkContent, producer: Operator) -> SinkContent:
     """Of upserted rows the newest version of each, which is what they mean."""
     if producer.mode != "upsert":
         return content
-    rows = {tuple(row[column] for column in producer.upsert_key): row for row in content.rows}
+    rows = {_key(row, producer.upsert_key): row for row in content.rows}
     return SinkContent(rows=tuple(rows.values()), batch=content.batch)
 
 
@@ -239,20 +249,33 @@ def _compare_closed(
     return compare(content.rows, required, allowed)
 
 
-def _compare_delivered(
-    now: Sequence[Row], before: Sequence[Row], content: SinkContent, progress: Delivered
+def _compare_states(
+    states: Sequence[Sequence[Row]], content: SinkContent, key: tuple[str, ...]
 ) -> Difference:
-    """Rows due with their epoch: the last batch is there as a whole or not at all."""
-    certain = content.batch is not None and content.batch >= progress.batch
-    with_last = compare(content.rows, now)
-    if certain or with_last.ok:
-        return with_last
-    without = compare(content.rows, before)
-    return without if without.ok or _size(without) < _size(with_last) else with_last
+    """Upserted rows: each as it is in one of the states its shard may be in."""
+    known = [{_key(row, key): row for row in state} for state in states]
+    found = {_key(row, key): row for row in content.rows}
+    required = []
+    for name in dict.fromkeys(name for state in known for name in state):
+        versions = [state[name] for state in known if name in state]
+        row = found.get(name)
+        if row is not None and canonical(row) in map(canonical, versions):
+            required.append(row)
+        elif row is not None or len(versions) == len(known):
+            required.append(versions[0])
+    return compare(content.rows, required)
 
 
-def _size(difference: Difference) -> int:
-    return difference.missing + difference.doubled + difference.altered + difference.unexpected
+def _key(row: Row, key: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(row[column] for column in key)
+
+
+def _multiset(rows: Sequence[Row]) -> Counter[Canonical]:
+    return Counter(map(canonical, rows))
+
+
+def _rows(multiset: Counter[Canonical]) -> list[Row]:
+    return [dict(row) for row in multiset.elements()]
 
 
 def _micros(value: dt.datetime) -> int:

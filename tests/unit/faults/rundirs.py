@@ -80,7 +80,9 @@ def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, 
         name = f"{number:010d}-g0.arrow"
         write_stream(data / name, table)
         files.append({"name": name, "parts": [{"rows": table.num_rows}]})
-    body = {"after": number - 1, "upto": number, "files": files, "watermark_us": watermark_us}
+    inputs = {} if boundary == "s" else {"s": [number + 1]}
+    body = {"after": number - 1, "upto": number, "files": files, "inputs": inputs}
+    body["watermark_us"] = watermark_us
     path = run / "log" / boundary / str(shard) / "slices" / f"t0-{number:010d}"
     write_record(path, "slice", body)
 

@@ -247,7 +247,7 @@ def test_production_records_and_slices_are_readable(tmp_path):
         path.write_bytes(encode(item))
     (kept,) = kept_slices(tmp_path, "s")
     assert sorted(row["n"] for row in kept.rows) == [3, 103]
-    assert delivered(tmp_path, "o t").watermark_us == 5
+    assert delivered(tmp_path, "o t", ["s"]).watermark_us == 5
 
 
 def test_numbers_before_the_record_are_not_guessed(tmp_path):
@@ -255,7 +255,7 @@ def test_numbers_before_the_record_are_not_guessed(tmp_path):
     write_record(tmp_path / "units" / "x#0" / "ranges" / "other", "range", {})
     from holdfast.faults.rundir import delivered
 
-    assert delivered(tmp_path, "x").batch == -1
+    assert delivered(tmp_path, "x", []).batch == -1
 
 
 def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
@@ -271,3 +271,32 @@ def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
     assert found.difference.compared == 1
     write_part(tmp_path, 4, [])
     assert not verify(tmp_path, pipeline).ok
+
+
+def sharded_upserts(run, lag):
+    """A run whose second shard reflects less input in the newest batch than the first."""
+    pipeline = write_run(run, "upsert")
+    number = EPOCHS - 1
+    body = {"after": number - 1, "upto": number, "inputs": {"sum": [number + 1, number + 1 - lag]}}
+    write_record(run / "units" / "out#0" / "ranges" / f"t0-{number:010d}", "range", body)
+    for index in range(EPOCHS):
+        write_slice(run, "sum", index, [], shard=1)
+    return pipeline
+
+
+def test_rows_of_a_shard_may_reflect_less_input(tmp_path):
+    """Each upserted row is held to the states its shard may be in, and to no other."""
+    pipeline = sharded_upserts(tmp_path, lag=2)
+    assert verify(tmp_path, pipeline).ok
+    epochs = range(EPOCHS - 2)
+    lagging = sum(epoch for epoch in epochs if epoch % 2)
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("UPDATE results SET n = ? WHERE key = 'k1'", (lagging,))
+    assert verify(tmp_path, pipeline).ok
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("UPDATE results SET n = n - 1 WHERE key = 'k1'")
+    assert not verify(tmp_path, pipeline).ok
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("DELETE FROM results WHERE key = 'k1'")
+    _, found = sink_finding(tmp_path, pipeline)
+    assert found.difference.missing == 1

@@ -16,7 +16,9 @@ Work is limited by counts, not by time, so that the same request gives the same 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+import numpy as np
 
 from holdfast.plan.fastrecover.chain_exact import exact_chain
 from holdfast.plan.fastrecover.dag_relaxation import (
@@ -24,9 +26,10 @@ from holdfast.plan.fastrecover.dag_relaxation import (
     make_classes,
     make_pairs,
     round_anchors,
+    segment_depth,
 )
 from holdfast.plan.fastrecover.dag_search import LocalSearch, MaskedGraph
-from holdfast.plan.fastrecover.first_order import FirstOrder, Iterate
+from holdfast.plan.fastrecover.first_order import Box, FirstOrder, Iterate
 from holdfast.plan.fastrecover.problem import GAP, Outcome, Problem, first_price
 from holdfast.plan.fastrecover.tree_exact import exact_tree
 from holdfast.plan.protocol import Progress, Solve
@@ -35,11 +38,15 @@ ENUMERATE = 11
 """Most free operators of a graph that is enumerated (2048 sets of anchors)."""
 CELLS = 26_000
 """Most pairs times classes of the relaxation."""
-ENOUGH = 2e-3
+ENOUGH = 3e-3
 """Relative gap at which more bounding is not worth its time."""
-ROUNDS = 5
-ITERATIONS = 500
-"""Of the first-order method, per round."""
+TURNS = 9
+PATIENCE = 3
+"""Turns without progress after which it ends."""
+ITERATIONS = 250
+"""Of the first-order method, per turn."""
+WORK = 2.5e8
+"""Non-zeros of the relaxation times iterations, in all: about a second and a half."""
 LEVELS = (0.15, 0.35, 0.5, 0.65, 0.85)
 
 
@@ -93,72 +100,116 @@ def _enumerate(search: LocalSearch, solve: Solve) -> Outcome:
     return Outcome(solution=best, bound=best.objective if exact else None, optimal=exact)
 
 
+@dataclass(slots=True, eq=False)
+class Branch:
+    """A part of the plans: some operators decided."""
+
+    box: Box
+    price: float
+    at: Iterate
+    bound: float = -math.inf
+    idle: int = 0
+
+
 class Bounding:
-    """Relaxation, rounding and search in turns."""
+    """Relaxation, rounding and search in turns, on one program that is never rebuilt."""
 
     def __init__(self, problem: Problem, search: LocalSearch, solve: Solve) -> None:
         self.problem, self.search, self.solve = problem, search, solve
-        self.bound = -math.inf
+        self.classes = make_classes(problem, search.best)
+        room = max(problem.model.size, CELLS // self.classes.size)
+        pairs = make_pairs(problem, room, segment_depth(search.best) + 3)
+        self.relaxed = Relaxation(problem, pairs, self.classes)
+        self.method = FirstOrder(self.relaxed.program)
+        self.seen: set[int] = set()
+        self.work = WORK / max(self.relaxed.program.matrix.nnz, 1)
+        """Iterations left."""
 
     def run(self) -> float:
-        """Rounds until the gap is small or the work is used up."""
-        price = first_price(self.search.best)
-        factor, before = 1.2, 0
-        for turn in range(ROUNDS):
-            plan = self.search.best
-            overhead = self._bound_at(price)
-            if self._close_enough() or self.solve.should_stop():
+        """A bound for all plans: that of the whole, or the least of its branches."""
+        whole = Branch(self.method.boxes(), first_price(self.search.best), self.method.begin())
+        self._settle(whole, turns=TURNS, shift=True)
+        branches = [whole]
+        while self.work > 0 and not self.solve.should_stop():
+            worst = min(branches, key=lambda branch: branch.bound)
+            if worst.bound >= self.search.best.objective * (1 - ENOUGH):
                 break
-            if self.search.best.objective < plan.objective * (1 - 1e-4):
-                price, factor, before = first_price(self.search.best), 1.2, 0
-                continue
-            side = self._side(overhead)
-            if before and side != before:
-                factor = math.sqrt(factor)
-            before = side
-            price *= factor**side
-            if turn % 2:
-                self.search.run(self.solve, kicks=12)
-        return self.bound
+            at = self._disputed(worst)
+            if at is None:
+                break
+            branches.remove(worst)
+            for side in (0.0, 1.0):
+                box = worst.box[0].copy(), worst.box[1].copy()
+                box[0][at] = box[1][at] = side
+                part = Branch(box, worst.price, worst.at, worst.bound)
+                self._settle(part, turns=2, shift=False)
+                branches.append(part)
+        return min(branch.bound for branch in branches)
 
-    def _close_enough(self) -> bool:
-        return self.bound >= self.search.best.objective * (1 - ENOUGH)
+    def _settle(self, branch: Branch, *, turns: int, shift: bool) -> None:
+        """Turns until the gap is small, nothing moves any more, or the work is used up."""
+        for turn in range(turns):
+            objective, bound = self.search.best.objective, branch.bound
+            if shift and turn:
+                self.relaxed.adopt(make_classes(self.problem, self.search.best, like=self.classes))
+            self._iterate(branch)
+            if self._done(branch):
+                return
+            self._round(branch)
+            rise = branch.bound - bound if math.isfinite(bound) else branch.bound
+            gain = (objective - self.search.best.objective + rise) / objective
+            branch.idle = branch.idle + 1 if gain < 5e-4 else 0
+            if self._done(branch) or branch.idle >= PATIENCE:
+                return
+            branch.price *= self._pull(branch)
 
-    def _side(self, overhead: float) -> int:
-        """Up when the relaxed plan spends too much at this price."""
+    def _done(self, branch: Branch) -> bool:
+        enough = branch.bound >= self.search.best.objective * (1 - ENOUGH)
+        return enough or self.work <= 0 or self.solve.should_stop()
+
+    def _iterate(self, branch: Branch) -> None:
+        best, goal, price = self.search.best, self.problem.goal, branch.price
+        before = branch.at.iterations
+        branch.at = self.method.run(
+            self.relaxed.cost(price),
+            branch.at,
+            self.solve,
+            iterations=ITERATIONS,
+            enough=goal.needed(best.objective * (1 - ENOUGH / 2), price),
+            box=branch.box,
+        )
+        self.work -= branch.at.iterations - before
+        branch.bound = max(branch.bound, goal.bound(branch.at.bound, price))
+        self.solve.report(
+            Progress(message="relaxation", objective=best.objective, bound=branch.bound)
+        )
+
+    def _pull(self, branch: Branch) -> float:
+        """Spending more than the limit makes overhead dearer, and the reverse."""
         goal, best = self.problem.goal, self.search.best
         limit = goal.limit if goal.bounded == "overhead" else best.allocation.overhead
-        return 1 if overhead > limit else -1
+        spent = self.relaxed.overhead(branch.at.average) / limit
+        return min(1.2, max(1 / 1.2, spent**1.5))
 
-    def _bound_at(self, price: float) -> float:
-        """One price: bound, then round; returns the relaxed plan's overhead."""
-        best = self.search.best
-        ratio = price / first_price(best)
-        classes = make_classes(self.problem, best.frequency, ratio)
-        pairs = make_pairs(self.problem, max(self.problem.model.size, CELLS // classes.size))
-        relaxed = Relaxation(self.problem, pairs, classes)
-        method = FirstOrder(relaxed.program)
-        at = method.begin()
-        cost = relaxed.cost(price, classes)
-        enough = self.problem.goal.needed(best.objective * (1 - ENOUGH / 2), price)
-        at = method.run(cost, at, self.solve, iterations=ITERATIONS, enough=enough)
-        self.bound = max(self.bound, self.problem.goal.bound(at.bound, price))
-        self.solve.report(
-            Progress(message="relaxation", objective=best.objective, bound=self.bound)
-        )
-        self._round(relaxed, at)
-        return relaxed.overhead(at.average, classes)
+    def _disputed(self, branch: Branch) -> int | None:
+        """The operator whose being an anchor is least clear, weighed by what it costs."""
+        share = self.relaxed.anchors(branch.at.average)
+        size = self.problem.model.size
+        free = branch.box[0][:size] < branch.box[1][:size]
+        unclear = np.minimum(share, 1 - share)
+        # A whole answer at one price may still differ from the best plan, which meets the limit.
+        unclear = np.maximum(unclear, 0.5 * ((share > 0.5) != self.search.best.anchors))
+        doubt = unclear * self.problem.model.save * free
+        return int(doubt.argmax()) if doubt.max() > 1e-9 * self.problem.model.save.max() else None
 
-    def _round(self, relaxed: Relaxation, at: Iterate) -> None:
-        seen: set[int] = set()
-        for point in (at.average, at.x):
-            for anchors in round_anchors(relaxed.anchors(point), self.problem, LEVELS):
+    def _round(self, branch: Branch) -> None:
+        for point in (branch.at.average, branch.at.x):
+            share = self.relaxed.anchors(point)
+            for anchors in round_anchors(share, self.problem, LEVELS):
                 mask = self.search.graph.mask(anchors)
-                if mask in seen or self.solve.should_stop():
+                if mask in self.seen or self.solve.should_stop():
                     continue
-                seen.add(mask)
+                self.seen.add(mask)
                 there, score = self.search.descend(mask, self.solve)
                 if score < self.search.best_score * (1 - 1e-12):
                     self.search.offer(there)
-
-

@@ -13,8 +13,7 @@ among them; c_jig, the edge from j (in class g) to i is saved. Minimise expected
 
 A class covers frequencies from l to h. A segment whose best frequency lies there costs at least
 a * 2 / (l + h) + price * b * 2 l h / (l + h): the chord of the concave 2 sqrt(price a b), exact
-where the best frequency is l or h, so the frequencies of the plan in hand are made class limits.
-The outermost classes reach to 0 and to infinity; caps and lists add classes of one frequency.
+where the best frequency is l or h. The outermost classes reach to 0 and to infinity; caps and lists add classes of one frequency.
 
 The relaxation is nearly always integral in practice; its value is a bound for every plan.
 Leaving out pairs (i, k) only weakens it, which keeps large graphs affordable.
@@ -30,12 +29,15 @@ from scipy.sparse import csr_matrix
 
 from holdfast.model.checkpointing import BoolArray, FloatArray, IntArray
 from holdfast.plan.fastrecover.first_order import BoxedProgram
-from holdfast.plan.fastrecover.problem import Problem
+from holdfast.plan.fastrecover.problem import Problem, Solution
 
-STEP = 1.35
-"""Widest ratio of a class's limits; 1.35 loses at most 1.1%, and nothing at the limits."""
-MARGIN = 1.6
-"""How far beyond the plan's own frequencies there are narrow classes."""
+STEP = 1.3
+"""Ratio of a class's limits; 1.3 loses at most 0.9%, and nothing at the limits."""
+MOST_CLASSES = 16
+TAIL = 0.01
+"""Share of the cost whose frequencies need no narrow classes, on each side."""
+MARGIN = 0.35
+"""How far beyond the plan's own frequencies there are narrow classes (natural logarithm)."""
 MOST_CAPS = 6
 """Distinct caps told apart; others are relaxed to the next higher."""
 
@@ -48,45 +50,58 @@ class Classes:
     write: FloatArray
     lowest: FloatArray
     """An operator may be in a class if its cap is not below this."""
+    limits: FloatArray
+    """Where the classes of a range meet."""
 
     @property
     def size(self) -> int:
         return len(self.replay)
 
 
-def make_classes(problem: Problem, frequency: FloatArray, price_ratio: float = 1.0) -> Classes:
-    """Classes around a plan's frequencies; `price_ratio` moves them with the price."""
+def make_classes(problem: Problem, plan: Solution, *, like: Classes | None = None) -> Classes:
+    """Classes around a plan's frequencies, or those of the list.
+
+    With `like`, as many classes over the same range, shifted so that their limits meet the plan's
+    frequencies as well as possible: there the chord is exact.
+    """
     if problem.rule.choices:
         points = np.asarray(problem.rule.choices)
-        return Classes(replay=1.0 / points, write=points, lowest=points)
-    used = frequency[np.isfinite(frequency) & (frequency > 0)] / math.sqrt(price_ratio)
-    if not len(used):
-        used = np.ones(1)
-    limits = _limits(np.unique(used))
-    low, high = limits[:-1], limits[1:]
-    replay = np.concatenate([[2.0 / limits[0]], 2.0 / (low + high), [0.0]])
-    write = np.concatenate([[0.0], 2.0 * low * high / (low + high), [2.0 * limits[-1]]])
-    lowest = np.concatenate([[0.0], low, [limits[-1]]])
-    caps = _caps(problem)
+        return Classes(replay=1.0 / points, write=points, lowest=points, limits=points)
+    eta = plan.allocation.frequency
+    some = np.isfinite(eta) & (eta > 0)
+    used = np.log(eta[some]) if some.any() else np.zeros(1)
+    weight = plan.cut.replay[some] / eta[some] if some.any() else np.ones(1)
+    if like is None:
+        # Segments that hardly cost anything may fall into the outermost classes.
+        order = np.argsort(used)
+        share = np.cumsum(weight[order]) / weight.sum() if weight.any() else np.ones(len(used))
+        first, last = np.searchsorted(share, [TAIL, 1 - TAIL])
+        low = float(used[order[first]]) - MARGIN
+        high = float(used[order[min(last, len(used) - 1)]]) + MARGIN
+        count = min(MOST_CLASSES, max(1, math.ceil((high - low) / math.log(STEP))))
+        width = (high - low) / count
+    else:
+        low, count = math.log(like.limits[0]), len(like.limits) - 1
+        width = math.log(like.limits[-1] / like.limits[0]) / count
+    place = (used - low) / width
+    # What a chord loses is about quadratic in the distance to the limits on both sides.
+    shifts = np.unique(np.mod(place, 1.0))
+    apart = np.mod(place[None, :] - shifts[:, None], 1.0)
+    shift = float(shifts[int(((apart * (1 - apart)) @ weight).argmin())])
+    shift -= 1.0 if shift > 0.5 else 0.0
+    return _from_limits(np.exp(low + width * (np.arange(count + 1) + shift)), _caps(problem))
+
+
+def _from_limits(limits: FloatArray, caps: FloatArray) -> Classes:
+    below, above = limits[:-1], limits[1:]
     return Classes(
-        replay=np.concatenate([replay, 1.0 / caps]),
-        write=np.concatenate([write, caps]),
-        lowest=np.concatenate([lowest, caps]),
+        replay=np.concatenate([[2 / limits[0]], 2 / (below + above), [0.0], 1 / caps]),
+        write=np.concatenate(
+            [[0.0], 2 * below * above / (below + above), [2 * limits[-1]], caps]
+        ),
+        lowest=np.concatenate([[0.0], below, [limits[-1]], caps]),
+        limits=limits,
     )
-
-
-def _limits(used: FloatArray) -> FloatArray:
-    logs = [math.log(used[0])]
-    for value in np.log(used[1:]).tolist():
-        # Frequencies closer than this share a limit: the chord between loses next to nothing.
-        if value - logs[-1] > 0.08:
-            logs.append(value)
-    logs = [logs[0] - math.log(MARGIN), *logs, logs[-1] + math.log(MARGIN)]
-    limits = [logs[0]]
-    for low, high in zip(logs[:-1], logs[1:], strict=True):
-        parts = max(1, math.ceil((high - low) / math.log(STEP) - 1e-9))
-        limits += [low + (high - low) * k / parts for k in range(1, parts + 1)]
-    return np.exp(np.asarray(limits))
 
 
 def _caps(problem: Problem) -> FloatArray:
@@ -114,14 +129,13 @@ class Pairs:
     number: dict[tuple[int, int], int]
 
 
-def make_pairs(problem: Problem, most: int) -> Pairs:
-    """All pairs if they are few enough, else the nearest."""
+def make_pairs(problem: Problem, most: int, depth: int) -> Pairs:
+    """Pairs at most `depth` edges apart, the nearest `most` of them."""
     upstream = problem.model.upstream
-    size = problem.model.size
-    pairs = [(i, i) for i in range(size)]
+    pairs = [(i, i) for i in range(problem.model.size)]
     seen = set(pairs)
     ring = pairs
-    while ring and len(pairs) < most:
+    for _ in range(depth):
         ring = [
             pair
             for pair in dict.fromkeys((i, j) for i, k in ring for j in upstream[k])
@@ -129,11 +143,23 @@ def make_pairs(problem: Problem, most: int) -> Pairs:
         ]
         seen.update(ring)
         pairs = pairs + ring[: most - len(pairs)]
+        if not ring or len(pairs) >= most:
+            break
     return Pairs(
         below=np.asarray([i for i, _ in pairs]),
         above=np.asarray([k for _, k in pairs]),
         number={pair: at for at, pair in enumerate(pairs)},
     )
+
+
+def segment_depth(plan: Solution) -> int:
+    """Edges on the longest unsaved path of a plan."""
+    model, anchors = plan.cut.model, plan.anchors
+    depth = [0] * model.size
+    for i in model.topology.order:
+        if not anchors[i]:
+            depth[i] = 1 + max(depth[j] for j in model.upstream[i])
+    return max(depth)
 
 
 class Relaxation:
@@ -155,8 +181,19 @@ class Relaxation:
     def anchors(self, x: FloatArray) -> FloatArray:
         return x[: self.size]
 
-    def cost(self, price: float, classes: Classes) -> FloatArray:
-        """Objective at a price, for classes of the same number."""
+    def adopt(self, classes: Classes) -> None:
+        """Go on with other classes of the same number: only costs and caps change."""
+        self.classes = classes
+        self.program.upper[self.at_y : self.at_h] = self._open().ravel()
+
+    def _open(self) -> FloatArray:
+        """Per pair and class, 0 where the operator's cap bars the class."""
+        barred = self.classes.lowest[None, :] > _ceilings(self.problem)[:, None]
+        return np.where(barred[self.pairs.below], 0.0, 1.0)
+
+    def cost(self, price: float) -> FloatArray:
+        """Objective at a price."""
+        classes = self.classes
         model, below, above = self.problem.model, self.pairs.below, self.pairs.above
         failure = model.failure[below][:, None]
         load = model.state[above] + np.where(model.is_source[above], model.access[above], 0.0)
@@ -174,8 +211,9 @@ class Relaxation:
             [price * model.save, y.ravel(), h.ravel(), np.zeros(self.width - self.at_c)]
         )
 
-    def overhead(self, x: FloatArray, classes: Classes) -> float:
+    def overhead(self, x: FloatArray) -> float:
         """The overhead part of a point: the slope of its value in the price."""
+        classes = self.classes
         model, pairs = self.problem.model, self.pairs
         own = np.flatnonzero(pairs.below == pairs.above)
         y = x[self.at_y : self.at_h].reshape(-1, classes.size)[own]
@@ -192,9 +230,7 @@ class Relaxation:
         lower, upper = np.zeros(self.width), np.ones(self.width)
         lower[: self.size][problem.required] = 1.0
         upper[: self.size][problem.forbidden & ~problem.required] = 0.0
-        barred = self.classes.lowest[None, :] > _ceilings(problem)[:, None]
-        y = upper[self.at_y : self.at_h].reshape(-1, groups)
-        y[barred[self.pairs.below]] = 0.0
+        upper[self.at_y : self.at_h] = self._open().ravel()
         return BoxedProgram(
             matrix=rows.matrix(self.width), least=rows.least(), lower=lower, upper=upper
         )

@@ -17,6 +17,8 @@ from scipy.sparse import csr_matrix
 from holdfast.model.checkpointing import FloatArray
 from holdfast.plan.protocol import Solve
 
+Box = tuple[FloatArray, FloatArray]
+"""Lower and upper ends."""
 CHECK = 50
 """Iterations between two evaluations of the bound."""
 PATIENCE = 6
@@ -57,24 +59,35 @@ class FirstOrder:
         self.step_x = 1.0 / np.maximum(np.asarray(size.sum(axis=0)).ravel(), 1e-12)
         self.step_u = 1.0 / np.maximum(np.asarray(size.sum(axis=1)).ravel(), 1e-12)
 
+    def boxes(self) -> tuple[FloatArray, FloatArray]:
+        """Copies of the boxes, to narrow for a branch."""
+        return self.program.lower.copy(), self.program.upper.copy()
+
     def begin(self) -> Iterate:
         lower = self.program.lower
         rows = len(self.program.least)
         return Iterate(x=lower.copy(), u=np.zeros(rows), average=lower.copy())
 
-    def bound(self, cost: FloatArray, u: FloatArray) -> float:
+    def bound(self, cost: FloatArray, u: FloatArray, box: Box) -> float:
         """What multipliers prove."""
         reduced = cost - self.backward @ u
-        corner = np.where(reduced > 0, self.program.lower, self.program.upper)
-        return float(self.program.least @ u + reduced @ corner)
+        return float(self.program.least @ u + reduced @ np.where(reduced > 0, *box))
 
     def run(
-        self, cost: FloatArray, at: Iterate, solve: Solve, *, iterations: int, enough: float
+        self,
+        cost: FloatArray,
+        at: Iterate,
+        solve: Solve,
+        *,
+        iterations: int,
+        enough: float,
+        box: Box | None = None,
     ) -> Iterate:
         """Iterate until the bound reaches `enough`, stalls, or the iterations are used up."""
+        box = box or (self.program.lower, self.program.upper)
         scale = float(np.abs(cost).mean()) or 1.0
         c, b = cost / scale, self.program.least
-        lower, upper = self.program.lower, self.program.upper
+        lower, upper = box
         x, u = at.x.copy(), at.u / scale
         pull = self.backward @ u
         sum_x, sum_u, count = np.zeros_like(x), np.zeros_like(u), 0
@@ -90,7 +103,7 @@ class FirstOrder:
             if turn % CHECK:
                 continue
             mean = sum_u / count
-            here, there = self.bound(c, u), self.bound(c, mean)
+            here, there = self.bound(c, u, box), self.bound(c, mean, box)
             average = sum_x / count
             stalled = stalled + 1 if max(here, there) < best + 1e-4 * abs(best) else 0
             if max(here, there) > best:

@@ -51,10 +51,10 @@ class _Node:
 
 
 class _Search:
-    def __init__(self, master: Master, plan: bytearray, solve: Solve) -> None:
+    def __init__(self, master: Master, plan: bytearray, below: float, solve: Solve) -> None:
         self.master = master
         self.best = plan
-        self.value = master.core.cost(plan)
+        self.value = min(master.core.cost(plan), below)
         self.solve = solve
 
     def evaluate(self, lower: FloatArray, upper: FloatArray) -> _Node | None:
@@ -95,7 +95,7 @@ class _Search:
         """The column to branch on; None when the relaxation is whole."""
         off = np.minimum(node.x, 1.0 - node.x) * (node.upper - node.lower)
         ranked = np.argsort(-off, kind="stable")[:_CANDIDATES].tolist()
-        candidates = [column for column in ranked if off[column] > EPSILON]
+        candidates = [int(column) for column in ranked if off[column] > EPSILON]
         if len(candidates) <= 1:
             return candidates[0] if candidates else None
         best, score = candidates[0], -1.0
@@ -120,11 +120,15 @@ def branch_and_cut(
     *,
     lower: FloatArray | None = None,
     upper: FloatArray | None = None,
+    below: float = math.inf,
     nodes: int | None = None,
 ) -> Searched:
-    """Find the cheapest plan within the ranges, or prove that `plan` already is; see `Searched`."""
+    """Find the cheapest plan within the ranges, or prove that `plan` already is; see `Searched`.
+
+    Only plans cheaper than `below` are of interest; without one, `plan` is returned as it came.
+    """
     count = len(master.free)
-    search = _Search(master, plan, solve)
+    search = _Search(master, plan, below, solve)
     low = np.zeros(count) if lower is None else lower
     high = np.ones(count) if upper is None else upper
     heap: list[tuple[float, int, _Node]] = []

@@ -76,7 +76,7 @@ def rooms(core: Core, backed: Sequence[int]) -> list[float]:
 
 
 def is_feasible(core: Core, backed: Sequence[int]) -> bool:
-    return all(L <= cap for L, cap in zip(latencies(core, backed), core.caps, strict=True))
+    return all(cap >= L for L, cap in zip(latencies(core, backed), core.caps, strict=True))
 
 
 def least_latencies(core: Core) -> list[float]:

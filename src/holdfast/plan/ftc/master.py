@@ -57,7 +57,7 @@ class Master:
         self._highs = self._new_program()
 
     def _new_program(self) -> highspy.Highs:
-        highs = highspy.Highs()
+        highs: highspy.Highs = highspy.Highs()  # type: ignore[no-untyped-call]
         highs.setOptionValue("output_flag", False)
         highs.setOptionValue("threads", 1)
         highs.setOptionValue("presolve", "off")

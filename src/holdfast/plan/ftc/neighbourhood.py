@@ -62,15 +62,22 @@ def _solve_region(
     """The plan with its region solved anew, and whether every part was solved to the end."""
     reduction = reduce_core(_restricted(core, plan, region), rounds=6)
     chosen = bytearray(plan)
+    budget = math.fsum(core.costs[v] for v in region if plan[v])
     for v in region:
         chosen[v] = 0
     for v in reduction.forced:
         chosen[v] = 1
+        budget -= core.costs[v]
     complete = True
     for part in reduction.cores:
+        if solve.should_stop():
+            return plan, False
         master = Master(part, solve)
-        start = relax(master, quick_plan(part), solve, rounds=60, patient=False)
-        found = branch_and_cut(master, start.plan, solve, nodes=_NODES)
+        quick = quick_plan(part)
+        # With one part, only what beats the plan is of interest; with several, each on its own.
+        below = budget if len(reduction.cores) == 1 else math.inf
+        start = relax(master, quick, solve, rounds=60, patient=False, below=below)
+        found = branch_and_cut(master, start.plan, solve, below=below, nodes=_NODES)
         complete &= found.complete
         for v, backed in enumerate(found.plan):
             if backed:

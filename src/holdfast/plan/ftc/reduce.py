@@ -188,7 +188,7 @@ def _merge_twins(core: Core) -> Core:
 
 
 def components(core: Core) -> list[Core]:
-    """The weakly connected parts, each in topological order; parts without a choice are left out."""
+    """The weakly connected parts in topological order; those without a choice are left out."""
     parent = list(range(core.size))
 
     def find(v: int) -> int:

@@ -8,6 +8,7 @@ separation), where they cut deeper; and windows that have not been tight for a w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,9 +40,13 @@ def relax(
     *,
     rounds: int,
     patient: bool,
+    below: float = math.inf,
     seconds: float | None = None,
 ) -> Relaxed:
-    """Raise the bound for at most `rounds` rounds; `patient` puts up with slow progress."""
+    """Raise the bound for at most `rounds` rounds; `patient` puts up with slow progress.
+
+    It also ends once no plan cheaper than `below` can exist.
+    """
     core = master.core
     inside = [float(b) for b in plan]
     best, value = plan, core.cost(plan)
@@ -63,7 +68,7 @@ def relax(
             best, value = candidate, core.cost(candidate)
         solve.report(Progress(message="relaxation", objective=value, bound=bound))
         slow = len(history) > _STALL and bound < history[-_STALL] * (1.0 + _GAIN)
-        if master.closes(bound, value) or (slow and not patient):
+        if master.closes(bound, min(value, below)) or (slow and not patient):
             break
         fresh, inside = _separate(core, master, inside, weight, few)
         if not fresh:

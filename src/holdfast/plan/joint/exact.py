@@ -36,7 +36,7 @@ class Search:
     proved: bool = False
     stopped: bool = False
     closest: Evaluation | None = None
-    """Without a plan, the one tried last: it tells what is in the way."""
+    """Of those that break bounds, the one that breaks fewest: it tells what is in the way."""
 
     @property
     def optimal(self) -> bool:
@@ -46,10 +46,15 @@ class Search:
         """Evaluate a choice and keep it when it is the best."""
         found = self.problem.evaluate(choice)
         if found.broken:
-            self.closest = found
+            if self.closest is None or _miss(found) < _miss(self.closest):
+                self.closest = found
         elif self.best is None or found.cost < self.best.cost:
             self.best = found
         return found
+
+
+def _miss(found: Evaluation) -> tuple[int, float]:
+    return len(found.broken), found.prediction.cpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ def solve_large(
             if search.best is None or solve.should_stop() or search.best.cost >= before - SLACK:
                 break
             known |= neighbours(problem, search)
-    search.proved = floor >= (search.best.cost - SLACK if search.best else math.inf)
+    search.proved = bool(floor >= (search.best.cost - SLACK if search.best else math.inf))
     search.stopped = solve.should_stop()
     search.bound = floor
     return search

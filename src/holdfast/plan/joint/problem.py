@@ -135,7 +135,7 @@ class Problem:
         return range(self.model.most_spares() + 1)
 
     def cost(self, cpu: float, spares: int) -> float:
-        return cpu - self.uncut_cpu + spares * self.model.machine.spare_cost.value
+        return float(cpu - self.uncut_cpu + spares * self.model.machine.spare_cost.value)
 
     def with_bounds(self, bounds: Bounds) -> Problem:
         return replace(self, bounds=bounds)

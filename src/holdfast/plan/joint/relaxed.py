@@ -1,10 +1,11 @@
 """A relaxation that needs no list of segments: a bound on the cost, and segments worth trying.
 
-Drop the coupling of levels across forced boundaries, end-to-end latency, and what is not additive
-in the recovery of a segment, taking tangents where that is convex (see `relaxation`). What is left
-says that the needs of a segment's parts add up to at most a budget. It is solved block by block (a
-block is the in-tree above a fixed boundary) by dynamic programming over operators, levels and the
-budget used so far, counted in whole buckets. Rounded down, its value is one that no plan is below.
+Drop the coupling of levels across forced boundaries, most of end-to-end latency (`_in_time` keeps
+the rest), and what is not additive in the recovery of a segment, taking tangents where that is
+convex (see `relaxation`). What is left says that the needs of a segment's parts add up to at most a
+budget. It is solved block by block (a block is the in-tree above a fixed boundary) by dynamic
+programming over operators, levels and the budget used so far, counted in whole buckets. Rounded
+down, its value is one that no plan is below.
 With every need taken somewhat larger (`margin`), the segments it chooses tend to keep the bounds
 for real, and are good candidates for a plan.
 
@@ -22,18 +23,20 @@ from holdfast.model.recovery import (
     CPU_BATCH,
     CPU_RATE,
     CPU_SNAPSHOT,
+    FIXED,
     FIXED_HIGH,
     LOAD,
     LOG_FIXED,
     LOG_RATE,
     PHASE_P95,
+    WORK,
     WORK_HIGH,
     FloatArray,
 )
 from holdfast.model.statistics import Measure
-from holdfast.plan.joint.problem import Problem
+from holdfast.plan.joint.problem import SLACK, BoolArray, Problem
 
-BUCKETS_BOUND = 600
+BUCKETS_BOUND = 2000
 """Buckets of the bound: rounding costs up to one per operator of a segment."""
 BUCKETS_TRIAL = 150
 """Buckets when only segments worth trying are wanted."""
@@ -94,6 +97,28 @@ def _largest_work(room: float, plain: float, interval: float, spread: float, awa
     return low
 
 
+def _in_time(problem: Problem, stretch: float) -> BoolArray:
+    """Per operator and level, whether results can still be in time.
+
+    Intervals do not shrink downstream, so an operator at interval T makes every path below it, and
+    the wait for the last batch, at least that long.
+    """
+    model, topology, levels = problem.model, problem.topology, problem.levels
+    work = stretch * model.member[:, WORK]
+    fixed = stretch * float(model.closing[:, FIXED].min())
+    above, below = np.zeros(problem.size), np.full((problem.size, len(levels)), -np.inf)
+    for v in topology.order:
+        above[v] = max((above[u] + work[u] * levels[0] for u in topology.upstream[v]), default=0.0)
+    for query in topology.effective_queries:
+        sink = topology.index[query.sink]
+        below[sink] = levels + fixed + model.export_s(sink, levels, np.asarray(stretch))
+    for v in reversed(topology.order):
+        for u in topology.downstream[v]:
+            below[v] = np.maximum(below[v], below[u])
+        below[v] += work[v] * levels
+    return np.asarray(above[:, None] + below <= problem.bounds.latency_s * (1 + SLACK) + SLACK)
+
+
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """A segment being traced back: what it has so far, and where others end above it."""
@@ -123,6 +148,7 @@ class Relaxation:
         self.bucket = most / buckets
         self.missing = most - budget
         """Per level, what its budget lacks of the largest: counted when a segment is closed."""
+        self.allowed = problem.level_allowed & _in_time(problem, stretch)
         self.solvable = most > 0 and math.isfinite(stretch)
         self._stages: dict[int, list[FloatArray]] = {}
         """Per operator, its table with no input counted, with one, ..., with all."""
@@ -207,7 +233,7 @@ class Relaxation:
         demand = self.problem.model.member[v]
         table = self._empty()
         for level, interval in enumerate(self.levels):
-            if not self.problem.level_allowed[v, level]:
+            if not self.allowed[v, level]:
                 continue
             per_log = demand[LOG_FIXED] + demand[LOG_RATE] * interval
             for count in self.problem.snapshots:

@@ -19,7 +19,8 @@ class PlannedSegment:
     operators: tuple[str, ...]
     """In topological order, the output operator last."""
     batch_interval: float
-    snapshot_interval: float
+    snapshot_interval: float | None
+    """None: it keeps no state."""
     batch_epochs: int
     """The batch interval, counted in epochs: what a deployment takes."""
     snapshot_batches: int
@@ -112,6 +113,7 @@ def describe(
     prediction, segments = found.prediction, found.choice.segments
     phases = prediction.phases
     ends = {segment.root for segment in segments}
+    keeps = problem.model.load.state.value > 0
     return JointPlan(
         algorithm=algorithm,
         feasible=True,
@@ -126,9 +128,9 @@ def describe(
                 name=names[segment.root],
                 operators=tuple(names[i] for i in segment.operators),
                 batch_interval=float(prediction.interval_s[k]) / scale,
-                snapshot_interval=float(prediction.interval_s[k])
-                * segment.snapshot_batches
-                / scale,
+                snapshot_interval=float(prediction.interval_s[k]) * segment.snapshot_batches / scale
+                if keeps[list(segment.operators)].any()
+                else None,
                 batch_epochs=round(float(prediction.interval_s[k]) / epoch_s),
                 snapshot_batches=segment.snapshot_batches,
                 batch_time=float(prediction.batch_s[k]) / scale,

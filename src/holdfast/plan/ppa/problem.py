@@ -99,10 +99,11 @@ class Problem:
     def filled(self, chosen: BoolArray, *, step: float = 0.0, at_least: float = 0.0) -> BoolArray:
         """The plan with what is left of the budget spent task by task, densest gain first.
 
-        At most `step` of the open tasks (at least one) are taken per look at the gains, and only
+        At most `step` of all tasks (at least one) are taken per look at the gains, and only
         tasks that gain more than `at_least` per cost.
         """
         chosen = chosen.copy()
+        per_look = max(1, int(step * self.size))
         while True:
             left = self.budget - self.price(chosen) + SLACK
             candidates = np.flatnonzero(self.open & ~chosen & (self.cost <= left))
@@ -110,7 +111,7 @@ class Problem:
                 return chosen
             density = self.marginals(chosen)[candidates] / self.cost[candidates]
             order = np.argsort(-density, kind="stable")
-            order = order[density[order] > at_least][: max(1, int(step * len(candidates)))]
+            order = order[density[order] > at_least][:per_look]
             if not len(order):
                 return chosen
             picked = candidates[order]

@@ -11,7 +11,7 @@ are fewer than failed tasks, equal averages are told apart by the fidelity reach
   sink. Where two sets gain alike, the one whose tasks matter most to the rest goes first, which is
   what the paper's sharing frequency is for; as printed that frequency is zero when everything has
   failed. A second order is made from above: what is missed least comes back last. The better of the
-  two is polished by moving tasks while that helps (up to `POLISH_TASKS`).
+  two is polished by moving tasks while that helps (up to `POLISH_WORK`).
 - `to` is the paper's baseline: topological order, the most damaging task of the pool first, a task
   entering the pool when all its failed producers are back.
 - `exact` tries all orders by a dynamic program over subsets: 2^k states for k failed tasks.
@@ -37,9 +37,10 @@ from holdfast.plan.protocol import Solve
 EXACT_TASKS = 20
 """Failed tasks the exact order is offered for (a million subsets)."""
 AUTO_EXACT_TASKS = 14
-GROW_TASKS = 160
-"""Above this only the order from above is made; growing takes too long."""
-POLISH_TASKS = 40
+GROW_WORK = 160 * 160
+"""Failed tasks times all tasks, above which only the order from above is made."""
+POLISH_WORK = 20_000
+"""Operators times the square of the returns, above which an order is not polished."""
 POLISH_ROUNDS = 20
 AHEAD = 6
 """Extensions looked ahead for the densest set."""
@@ -116,10 +117,11 @@ class Recovery:
 def inc(recovery: Recovery, solve: Solve) -> list[int]:
     """The repaired incremental recovery."""
     orders = [recovery.completed(_from_above(recovery, solve))]
-    if recovery.problem.open.sum() <= GROW_TASKS and not solve.should_stop():
+    work = int(recovery.problem.open.sum()) * recovery.model.size
+    if work <= GROW_WORK and not solve.should_stop():
         orders.append(recovery.completed(_grown(recovery, solve)))
-    best = max(orders, key=recovery.score)
-    if len(best) <= POLISH_TASKS:
+    best = max(orders, key=recovery.score) if len(orders) > 1 else orders[0]
+    if len(best) ** 2 * len(recovery.model.spans) <= POLISH_WORK:
         best = _polished(recovery, best, solve)
     return best
 

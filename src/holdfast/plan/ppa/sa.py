@@ -39,7 +39,7 @@ POLISH_TASKS = 160
 POLISH_STEPS = 800
 """Growth steps that the exchange may use in all."""
 SINGLE_STEPS = 300
-"""Up to this many tasks are taken away one at a time."""
+"""Up to this many tasks are taken away one at a time (in larger topologies fewer)."""
 STEPS = ((2_000, 0.005), (20_000, 0.01), (math.inf, 0.03))
 """Beyond, this share of the tasks per look, by number of tasks."""
 STEP_PER_OPERATOR = 0.05
@@ -85,7 +85,7 @@ def sa(problem: Problem, solve: Solve) -> Choice:
 
 
 def _step(problem: Problem) -> float:
-    if problem.size <= SINGLE_STEPS:
+    if int(problem.open.sum()) * problem.size <= SINGLE_STEPS**2:
         return 0.0
     return next(step for limit, step in STEPS if problem.size <= limit)
 
@@ -207,10 +207,13 @@ def _removals(
     while problem.price(chosen) > budget + SLACK and not solve.should_stop():
         missed = problem.derivative(chosen)
         loose = np.flatnonzero(chosen & ~problem.base)
-        dead = loose[missed[loose] <= 0]
-        if len(dead):
-            yield dead
-            continue
+        is_dead = missed[loose] <= 0
+        if is_dead.any():
+            # They carry nothing, so without them the others are missed as before.
+            yield loose[is_dead]
+            loose = loose[~is_dead]
+            if problem.price(chosen) <= budget + SLACK:
+                return
         if not model.is_linear:
             missed = problem.marginals(chosen)
         ranked = loose[np.argsort(missed[loose] / cost[loose], kind="stable")]

@@ -1,7 +1,7 @@
 """Finding the rows that make a batch fail, so that it can go on without them.
 
 Problem: a batch fails in a user's function on few of its many rows; find them with few runs. The
-rows are halved until each failing part is one row: k bad rows among n take O(k log n) runs of the
+rows are divided until each failing part is one row: k bad rows among n take O(k log n) runs of the
 segment on static DataFrames. Rows that fail only together cannot be told apart; then nothing is
 skipped and the unit fails as it would without quarantine.
 """
@@ -25,6 +25,9 @@ from holdfast.runtime.spark.reader import TICK, ReaderSpec
 from holdfast.runtime.spark.sources import write_side_table
 from holdfast.runtime.spark.threads import UnitContext
 
+WAYS = 8
+"""Into how many parts failing rows are divided: a failing run costs a Python worker, so seconds, a
+succeeding one a tenth of one; many small parts need few failing runs."""
 MAX_RUNS = 400
 """A batch that needs more runs than this has too many bad rows to be worth saving."""
 
@@ -112,8 +115,9 @@ def isolate(
             return []
         if len(part) == 1:
             return list(part)
-        middle = len(part) // 2
-        return search(part[:middle]) + search(part[middle:])
+        size = -(-len(part) // WAYS)
+        pieces = [part[at : at + size] for at in range(0, len(part), size)]
+        return [place for piece in pieces for place in search(piece)]
 
     return search(places)
 

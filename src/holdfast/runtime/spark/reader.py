@@ -44,7 +44,7 @@ MAX_READERS = 32
 
 
 class StoppedError(HoldfastError):
-    """A task gave up waiting because its unit is to stop."""
+    """A batch is given up because its unit is to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,8 @@ class LogReader:
     def read(self, number: int, index: int, part: int) -> Iterator[Any]:
         """The rows of one task: one part of one input of a batch, the tick last."""
         record = self._await(number)
+        if record is None:
+            return
         previous = self._need(number - 1)
         item, spec = self.spec.inputs[index], self.spec
         skip = self.log.skip(spec.unit, number)
@@ -130,8 +132,12 @@ class LogReader:
             folder = self.log.layout.data(item.boundary, record.shard)
             yield from read_slice(folder, record, groups)
 
-    def _await(self, number: int) -> RangeRecord:
-        """The range record of a batch, put as soon as the inputs allow."""
+    def _await(self, number: int) -> RangeRecord | None:
+        """The range record of a batch, put as soon as the inputs allow; None when told to stop.
+
+        A task that is told to stop ends in an orderly way, since an error would cost its Python
+        worker. The driver publishes nothing once the marker is there.
+        """
         parent, checked = os.getppid(), 0.0
         while True:
             record = self._range(number) or self._propose(number)
@@ -140,7 +146,7 @@ class LogReader:
                     del self._ranges[old]
                 return record
             if self._stop.exists():
-                raise StoppedError(f"{self.spec.unit} was told to stop")
+                return None
             if os.getppid() != parent:
                 raise StoppedError("the node is gone")
             if time.monotonic() - checked > CHECK_S:

@@ -38,7 +38,7 @@ from holdfast.runtime.spark.compile import (
 )
 from holdfast.runtime.spark.publish import publish, write_files
 from holdfast.runtime.spark.quarantine import quarantine
-from holdfast.runtime.spark.reader import ReaderSpec, stop_marker
+from holdfast.runtime.spark.reader import ReaderSpec, StoppedError, stop_marker
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.threads import Progress, UnitContext
 
@@ -240,6 +240,9 @@ class SparkUnit:
             number=number,
             generation=context.generation,
         )
+        if self._stop_marker().exists():
+            # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
+            raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
         record, previous = self._ranges(number)
         skip = log.skip(context.name, number)

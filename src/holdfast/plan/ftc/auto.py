@@ -1,0 +1,59 @@
+"""`auto`: the right algorithm for the shape, a proof where one can be had.
+
+In-trees (lines among them) with equal costs take one pass; chains of Full links a small DP; anything
+up to some ten thousand tasks is reduced, relaxed and searched; beyond that a handful of linear
+passes, which still come with a bound from disjoint windows.
+"""
+
+from __future__ import annotations
+
+from holdfast.plan.ftc.core import Core, late
+from holdfast.plan.ftc.exact import QUICK, search
+from holdfast.plan.ftc.full_chain import full_chain
+from holdfast.plan.ftc.heuristics import packed_bound, quick_plan
+from holdfast.plan.ftc.problem import FtcProblem
+from holdfast.plan.ftc.reduce import core_of
+from holdfast.plan.ftc.result import Answer
+from holdfast.plan.ftc.shapes import is_full_chain, is_tree
+from holdfast.plan.protocol import Solve
+
+LARGE = 20_000
+"""Nodes and links from which on only linear passes are made."""
+
+
+def auto(problem: FtcProblem, solve: Solve) -> Answer:
+    """The best plan for the effort, proved optimal where possible."""
+    core = core_of(problem)
+    if problem.equal_costs and is_tree(core):
+        return answer(problem, core, late(core), optimal=True)
+    if is_full_chain(problem.graph.topology):
+        found = full_chain(problem, solve)
+        if found is not None:
+            return found
+    if core.size + core.links > LARGE:
+        plan = quick_plan(core)
+        bound = packed_bound(core) + _required_cost(problem)
+        return answer(problem, core, plan, bound=bound)
+    return search(problem, solve, QUICK)
+
+
+def answer(
+    problem: FtcProblem,
+    core: Core,
+    backed: bytearray,
+    *,
+    optimal: bool = False,
+    bound: float | None = None,
+    note: str = "",
+) -> Answer:
+    """An answer from flags over a core made by `core_of`."""
+    backups = {v for v in range(problem.graph.tasks) if problem.required[v]}
+    for v, chosen in enumerate(backed):
+        if chosen:
+            backups.update(core.members[v])
+    return Answer(backups=frozenset(backups), bound=bound, optimal=optimal, note=note)
+
+
+def _required_cost(problem: FtcProblem) -> float:
+    tasks = range(problem.graph.tasks)
+    return sum(problem.costs[v] for v in tasks if problem.required[v])

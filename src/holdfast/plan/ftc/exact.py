@@ -1,0 +1,121 @@
+"""`exact`: branch and cut on what the reductions leave, part by part.
+
+FTC is NP-hard on DAGs (T = 1 and R = 2 is vertex cover), but real topologies are mostly solved by
+`reduce`; the rest falls into parts for the implicit hitting set of `master` and `branch`. `search`
+is shared with `auto`, which limits the effort: parts that are not finished are improved by
+neighbourhood search and keep the bound of their relaxation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.plan.ftc.branch import branch_and_cut
+from holdfast.plan.ftc.core import Core
+from holdfast.plan.ftc.heuristics import packed_bound, quick_plan
+from holdfast.plan.ftc.master import Master
+from holdfast.plan.ftc.neighbourhood import improve
+from holdfast.plan.ftc.problem import FtcProblem
+from holdfast.plan.ftc.reduce import core_of, reduce_core
+from holdfast.plan.ftc.relax import relax
+from holdfast.plan.ftc.result import Answer
+from holdfast.plan.protocol import Solve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How hard to try, in counted work; a time limit may end it sooner."""
+
+    branch_size: int | None = None
+    """Parts up to this many tasks are branched on; None: all."""
+    nodes: int | None = None
+    """Search nodes per part."""
+    relax_size: int | None = None
+    """Parts up to this many tasks get a relaxation and neighbourhood search."""
+    relax_rounds: int = 400
+    steps: int = 150
+    """Neighbourhoods searched per part that was not finished."""
+
+
+PATIENT = Effort()
+"""Until it is proved, or time is up."""
+QUICK = Effort(branch_size=600, nodes=400, relax_size=12_000, relax_rounds=120)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    plan: bytearray
+    bound: float
+    complete: bool
+
+
+def exact(problem: FtcProblem, solve: Solve) -> Answer:
+    """The optimum with its proof; the best so far with a bound if stopped."""
+    return search(problem, solve, PATIENT)
+
+
+def search(problem: FtcProblem, solve: Solve, effort: Effort) -> Answer:
+    """Reduce, split, and solve every part as far as the effort goes."""
+    reduction = reduce_core(core_of(problem))
+    given = {v for v in range(problem.graph.tasks) if problem.required[v]}
+    backups = given | set(reduction.forced)
+    bound = _cost(problem, backups)
+    complete = True
+    # Small parts first: they are certain, and what time is left goes to the large ones.
+    parts = sorted(reduction.cores, key=lambda part: part.size)
+    for i, part in enumerate(parts):
+        solved = _solve_part(part, solve, effort, left=len(parts) - i)
+        complete &= solved.complete
+        bound += solved.bound
+        for v, chosen in enumerate(solved.plan):
+            if chosen:
+                backups.update(part.members[v])
+    note = ""
+    if not complete:
+        note = "stopped early: the plan may not be optimal" if solve.should_stop() else ""
+    return Answer(backups=frozenset(backups), bound=bound, optimal=complete, note=note)
+
+
+def _cost(problem: FtcProblem, tasks: set[int]) -> float:
+    backed = bytearray(problem.graph.nodes)
+    for task in tasks:
+        backed[task] = 1
+    return problem.cost_of(backed)
+
+
+def _solve_part(part: Core, solve: Solve, effort: Effort, *, left: int) -> _Part:
+    quick = quick_plan(part)
+    if solve.should_stop() or (effort.relax_size is not None and part.size > effort.relax_size):
+        return _Part(plan=quick, bound=packed_bound(part), complete=False)
+    small = effort.branch_size is None or part.size <= effort.branch_size
+    seconds = solve.seconds_left()
+    slot = None if seconds is None else seconds / left
+    master = Master(part, solve)
+    start = relax(
+        master,
+        quick,
+        solve,
+        rounds=effort.relax_rounds,
+        patient=small,
+        seconds=None if slot is None else 0.4 * slot,
+    )
+    plan, bound = start.plan, max(start.bound, packed_bound(part))
+    if not small:
+        target = master.round_up(bound)
+        plan = improve(
+            part,
+            plan,
+            solve,
+            target=target,
+            steps=effort.steps,
+            seconds=None if slot is None else 0.5 * slot,
+        )
+        complete = part.cost(plan) <= target + 1e-9
+        return _Part(plan=plan, bound=part.cost(plan) if complete else target, complete=complete)
+    found = branch_and_cut(master, plan, solve, nodes=effort.nodes)
+    plan = found.plan
+    if not found.complete and not solve.should_stop():
+        plan = improve(part, plan, solve, target=found.bound, steps=effort.steps // 3)
+    value = part.cost(plan)
+    bound = value if found.complete else min(value, master.round_up(max(bound, found.bound)))
+    return _Part(plan=plan, bound=bound, complete=found.complete or value <= bound + 1e-9)

@@ -1,0 +1,32 @@
+"""`tree`: in-trees, optimally and in one pass.
+
+The paper's Algorithm 3 searches downstream from one source after another. Even with its test
+repaired (a backup ends the search only if it is reached in time; otherwise the bound breaks), the
+order of its searches costs backups, so that its optimality theorem is false: `searched` keeps that
+reading for comparison.
+
+`tree` takes the topological order instead and makes u a backup only when its consumer v could no
+longer wait: L(u) + T(v) > R. Every window (a path that is too long) of an in-tree is a path towards
+the root, the pass hits each at the last task that does, and by exchange no plan needs fewer. O(N).
+Optimal when all backups cost the same.
+"""
+
+from __future__ import annotations
+
+from holdfast.plan.ftc.core import Core, late
+from holdfast.plan.ftc.rounds import compute_ftc, walk
+from holdfast.plan.protocol import Solve
+
+
+def tree(core: Core, _solve: Solve) -> tuple[bytearray, bool]:
+    """Fewest backups for a forest of in-trees; a single pass, so it always gets to its end."""
+    return late(core), True
+
+
+def searched(core: Core, solve: Solve) -> tuple[bytearray, bool]:
+    """Algorithm 3 with its test repaired: keeps the bound, but may place too many backups."""
+
+    def choose(core: Core, v: int, r: float, backed: bytearray) -> list[int]:
+        return walk(core, v, r, backed, shared=True)
+
+    return compute_ftc(core, choose, solve)
