@@ -96,9 +96,7 @@ def _from_limits(limits: FloatArray, caps: FloatArray) -> Classes:
     below, above = limits[:-1], limits[1:]
     return Classes(
         replay=np.concatenate([[2 / limits[0]], 2 / (below + above), [0.0], 1 / caps]),
-        write=np.concatenate(
-            [[0.0], 2 * below * above / (below + above), [2 * limits[-1]], caps]
-        ),
+        write=np.concatenate([[0.0], 2 * below * above / (below + above), [2 * limits[-1]], caps]),
         lowest=np.concatenate([[0.0], below, [limits[-1]], caps]),
         limits=limits,
     )
@@ -204,9 +202,11 @@ class Relaxation:
         y[own] += price * own_write[below[own]][:, None] * classes.write
         h = failure * (model.access[above][:, None] + model.save[above][:, None] * classes.replay)
         h = np.where(model.is_source[above][:, None], 0.0, h)
-        h[own] += price * np.where(
-            model.is_source[below[own]], 0.0, model.access[below[own]]
-        )[:, None] * classes.write
+        h[own] += (
+            price
+            * np.where(model.is_source[below[own]], 0.0, model.access[below[own]])[:, None]
+            * classes.write
+        )
         return np.concatenate(
             [price * model.save, y.ravel(), h.ravel(), np.zeros(self.width - self.at_c)]
         )
@@ -327,7 +327,9 @@ class _Rows:
         return csr_matrix(parts, shape=(self._count, width))
 
 
-def round_anchors(share: FloatArray, problem: Problem, levels: tuple[float, ...]) -> list[BoolArray]:
+def round_anchors(
+    share: FloatArray, problem: Problem, levels: tuple[float, ...]
+) -> list[BoolArray]:
     """Sets of anchors from fractional ones: everything above each level."""
     found = []
     for level in levels:

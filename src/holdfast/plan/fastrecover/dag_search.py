@@ -116,9 +116,7 @@ class LocalSearch:
         free = ~problem.required & ~problem.forbidden
         self.free = [int(i) for i in np.flatnonzero(free)]
         self.is_free = free.tolist()
-        self.simple = not problem.rule.choices and bool(
-            np.isinf(problem.model.max_frequency).all()
-        )
+        self.simple = not problem.rule.choices and bool(np.isinf(problem.model.max_frequency).all())
         self.price = first_price(start)
         self.score: Callable[[int], float] = self._closed if self.simple else self.priced
         self.best = start
@@ -171,7 +169,9 @@ class LocalSearch:
                 if len(many) > 1:
                     yield own | sum(1 << j for j in many)
 
-    def descend(self, anchors: int, solve: Solve, *, start: list[int] | None = None) -> tuple[int, float]:
+    def descend(
+        self, anchors: int, solve: Solve, *, start: list[int] | None = None
+    ) -> tuple[int, float]:
         """First improvement until no move around any operator helps."""
         value = self.score(anchors)
         todo = list(self.free if start is None else start)

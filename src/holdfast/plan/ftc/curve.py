@@ -1,10 +1,9 @@
 """The whole trade-off: how many backups each recovery bound takes.
 
 The optimal cost only falls as R grows, and it can change only where R equals the total T of some
-path, of which there may be very many. So the curve is found by bisection on the answers: between two
-bounds with the same cost nothing changes; otherwise look in the middle. A plan for R also keeps
-every bound down to its own overall latency O, so each answer covers the interval [O, R]: the next
-bound to look at is just below O, and no step of the staircase is missed or looked for twice.
+path, of which there may be very many. A plan for R also keeps every bound down to its own overall
+latency O, so each answer covers the interval [O, R]: the next bound to look at is just below O, and
+no step of the staircase is missed or looked for twice.
 """
 
 from __future__ import annotations

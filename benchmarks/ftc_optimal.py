@@ -1,0 +1,311 @@
+"""FTC: how fast optima are proved, how far the other algorithms are from them, how `auto` grows.
+
+Part 1 times proofs of optimality on the paper's shapes (one core, medians of process time). Part 2
+counts the extra backups of every algorithm over the optimum on the paper's four shapes, uniform and
+1..10 weights. Part 3 compares `exact` with brute force. Part 4 lets `auto` grow to 100,000 tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.clock import SystemClock
+from holdfast.model.effects import effect_graph, recovery_latencies, reprocess_times
+from holdfast.model.topology import Edge, Operator, Topology
+from holdfast.plan.ftc import PLANNER, FtcPlan
+from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.plan.session import make_solve
+from holdfast.testing.generators import (
+    in_tree,
+    layered_dag,
+    parallel_lines,
+    random_dag,
+    sentiment,
+    signalguru,
+)
+
+COMPARED = ("late", "dag", "share", "auto")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="smaller samples")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="draw part 4 here")
+    args = parser.parse_args()
+    result = {
+        "proofs": proofs(3 if args.quick else 9),
+        "extra_backups": extra_backups(2 if args.quick else 8),
+        "brute_force": brute_force(100 if args.quick else 1000),
+        "trees": trees(100 if args.quick else 1000),
+        "thousand": thousand(1 if args.quick else 3),
+        "growth": growth(
+            (1_000, 10_000) if args.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
+        ),
+    }
+    if args.json:
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+    if args.plot:
+        plot(result["growth"], args.plot)
+
+
+def plan(topology: Topology, bound: float, algorithm: str, seconds: float | None = None) -> FtcPlan:
+    request = PlanRequest(algorithm=algorithm, max_recovery=bound)
+    solve = Solve() if seconds is None else make_solve(SystemClock(), time_limit_s=seconds)
+    return PLANNER.plan(topology, request, solve)
+
+
+def proofs(repeats: int) -> list[dict[str, Any]]:
+    """Median time to a proved optimum, over bounds that need backups."""
+    cases: list[tuple[str, float, Callable[[int], Topology], tuple[float, ...]]] = [
+        (
+            "sentiment (50,20,20)",
+            0.1,
+            lambda s: sentiment(50, 20, 20, weights="random", seed=s),
+            (15.0, 20.0, 30.0),
+        ),
+        (
+            "sentiment (30,30,30)",
+            0.1,
+            lambda s: sentiment(30, 30, 30, weights="random", seed=s),
+            (15.0, 20.0, 30.0),
+        ),
+        (
+            "signalguru 1..10",
+            1.0,
+            lambda s: signalguru(weights="random", seed=s),
+            (15.0, 20.0, 30.0),
+        ),
+        (
+            "layered 150 sparse",
+            2.0,
+            lambda s: layered_dag(15, 10, density=0.15, weights="random", seed=s),
+            (15.0, 20.0, 30.0),
+        ),
+    ]
+    rows = []
+    print(f"{'proved optimal':24} {'bar s':>6} {'median s':>9} {'worst s':>8}  proved")
+    for name, bar, make, bounds in cases:
+        times, proved = [], 0
+        for seed in range(repeats):
+            for bound in bounds:
+                topology = make(seed)
+                start = time.process_time()
+                found = plan(topology, bound, "auto")
+                times.append(time.process_time() - start)
+                proved += found.optimal
+        rows.append(
+            {
+                "shape": name,
+                "bar_s": bar,
+                "median_s": statistics.median(times),
+                "worst_s": max(times),
+                "proved": proved,
+                "of": len(times),
+            }
+        )
+        print(
+            f"{name:24} {bar:6.1f} {statistics.median(times):9.3f} {max(times):8.3f}  "
+            f"{proved}/{len(times)}",
+            flush=True,
+        )
+    return rows
+
+
+def shapes(seeds: int) -> Iterator[tuple[str, str, Topology, float]]:
+    for weights, bounds in (("uniform", (2.0, 3.0, 4.0)), ("random", (12.0, 18.0, 26.0))):
+        for seed in range(seeds):
+            for bound in bounds:
+                yield "lines", weights, parallel_lines(5, 10, weights=weights, seed=seed), bound
+                yield "tree", weights, in_tree(60, weights=weights, seed=seed), bound
+                yield "signalguru", weights, signalguru(weights=weights, seed=seed), bound
+                yield "sentiment", weights, sentiment(12, 8, 8, weights=weights, seed=seed), bound
+
+
+def extra_backups(seeds: int) -> list[dict[str, Any]]:
+    """Backups beyond the proved optimum, in per cent of it."""
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    unproved = 0
+    for shape, weights, topology, bound in shapes(seeds):
+        best = plan(topology, bound, "exact", 20.0)
+        unproved += not best.optimal
+        row = sums.setdefault((shape, weights), dict.fromkeys(("optimum", *COMPARED), 0.0))
+        row["optimum"] += best.count or 0
+        for algorithm in COMPARED:
+            row[algorithm] += plan(topology, bound, algorithm).count or 0
+    print(f"\n{'extra backups':24}" + "".join(f"{name:>9}" for name in COMPARED))
+    rows = []
+    for (shape, weights), row in sums.items():
+        extra = {name: row[name] / max(row["optimum"], 1.0) - 1.0 for name in COMPARED}
+        rows.append({"shape": shape, "weights": weights, "optimum": row["optimum"], **extra})
+        label = f"{shape}, {'T = 1' if weights == 'uniform' else 'T = 1..10'}"
+        print(f"{label:24}" + "".join(f"{extra[name]:9.1%}" for name in COMPARED))
+    if unproved:
+        print(f"({unproved} optima not proved within 20 s)")
+    return rows
+
+
+def brute_force(count: int) -> dict[str, int]:
+    """`exact` against every set of backups, on random DAGs of up to 12 tasks."""
+    rng = np.random.default_rng(11)
+    wrong = 0
+    for _ in range(count):
+        topology, bound = _small(rng)
+        found = plan(topology, bound, "exact")
+        wrong += abs((found.objective or 0.0) - _cheapest(topology, bound)) > 1e-9
+    print(f"\nexact against brute force: {count - wrong} of {count} equal", flush=True)
+    return {"compared": count, "different": wrong}
+
+
+def trees(count: int) -> dict[str, int]:
+    """The one-pass `tree` against the exact search, on random in-trees."""
+    from holdfast.plan.ftc.exact import PATIENT, search
+    from holdfast.plan.ftc.problem import make_problem
+
+    rng = np.random.default_rng(12)
+    wrong = 0
+    for _ in range(count):
+        topology = in_tree(int(rng.integers(2, 60)), weights="random", seed=int(rng.integers(1_000_000_000)))
+        bound = float(rng.integers(10, 40))
+        problem = make_problem(topology, PlanRequest(max_recovery=bound))
+        best = search(problem, Solve(), PATIENT)
+        wrong += plan(topology, bound, "tree").count != len(best.backups) or not best.optimal
+    print(f"tree against exact: {count - wrong} of {count} equal", flush=True)
+    return {"compared": count, "different": wrong}
+
+
+def _small(rng: np.random.Generator) -> tuple[Topology, float]:
+    size = int(rng.integers(2, 13))
+    priced, density = rng.random() < 0.5, 0.1 + 0.4 * rng.random()
+    operators = tuple(
+        Operator(
+            name=str(v),
+            reprocess_time=float(rng.integers(0, 6)),
+            backup_cost=float(rng.integers(1, 5)) if priced else None,
+            backup="required" if rng.random() < 0.1 else "free",
+        )
+        for v in range(size)
+    )
+    edges = tuple(
+        Edge(source=str(u), target=str(v))
+        for v in range(size)
+        for u in range(v)
+        if rng.random() < density
+    )
+    topology = Topology(name="small", operators=operators, edges=edges)
+    times = reprocess_times(topology)
+    return topology, float(times.max() + rng.random() * 0.6 * times.sum())
+
+
+def _cheapest(topology: Topology, bound: float) -> float:
+    graph, times = effect_graph(topology), reprocess_times(topology)
+    operators = topology.operators
+    costs = [float(np.max(o.backup_cost)) if o.backup_cost is not None else 1.0 for o in operators]
+    required = [v for v, o in enumerate(operators) if o.backup == "required"]
+    free = [v for v, o in enumerate(operators) if o.backup == "free" and topology.downstream[v]]
+    best = float("inf")
+    for size in range(len(free) + 1):
+        for chosen in itertools.combinations(free, size):
+            cost = sum(costs[v] for v in (*chosen, *required))
+            if cost < best - 1e-12:
+                found = recovery_latencies(graph, times, {*chosen, *required})
+                if max(found) <= bound + 1e-9:
+                    best = cost
+    return best
+
+
+def thousand(seeds: int) -> list[dict[str, Any]]:
+    """1,000 tasks in 10 s: how far the plan is from its own proved bound."""
+    print(f"\n{'1,000 tasks, 10 s':32} {'backups':>8} {'bound':>7} {'gap':>7} {'s':>6}")
+    rows = []
+    for seed in range(seeds):
+        for name, topology, bound in (
+            (
+                "layered 20 x 50, T = 1..10",
+                layered_dag(20, 50, density=0.04, weights="random", seed=seed),
+                30.0,
+            ),
+            ("layered 50 x 20, T = 1", layered_dag(50, 20, density=0.1, seed=seed), 3.0),
+            (
+                "random, T = 1..10",
+                random_dag(1000, density=0.003, weights="random", seed=seed),
+                30.0,
+            ),
+        ):
+            start = time.perf_counter()
+            found = plan(topology, bound, "auto", 10.0)
+            seconds = time.perf_counter() - start
+            gap = (found.objective or 0.0) / (found.bound or 1.0) - 1.0
+            rows.append(
+                {
+                    "shape": name,
+                    "seed": seed,
+                    "count": found.count,
+                    "bound": found.bound,
+                    "gap": gap,
+                    "seconds": seconds,
+                }
+            )
+            print(
+                f"{name:32} {found.count:8} {found.bound:7.1f} {gap:7.1%} {seconds:6.1f}",
+                flush=True,
+            )
+    return rows
+
+
+def growth(sizes: tuple[int, ...]) -> list[dict[str, float]]:
+    """Time of `auto` after loading, on lines and on sparse random DAGs."""
+    print(
+        f"\n{'tasks':>8} {'DAG s':>8} {'line s':>8} {'late s':>8}   (process time, after loading)"
+    )
+    rows = []
+    for size in sizes:
+        width = max(10, size // 100)
+        dag = layered_dag(
+            size // width, width, density=min(1.0, 2.0 / width), weights="random", seed=1
+        )
+        line = parallel_lines(1, size, weights="random", seed=1)
+        row = {"tasks": float(size)}
+        for name, topology, algorithm in (
+            ("dag_s", dag, "auto"),
+            ("line_s", line, "auto"),
+            ("late_s", dag, "late"),
+        ):
+            start = time.process_time()
+            found = plan(topology, 40.0, algorithm, 10.0)
+            row[name] = time.process_time() - start
+            if not found.feasible:
+                raise SystemExit(f"no plan for {size} tasks")
+        rows.append(row)
+        print(
+            f"{size:8,} {row['dag_s']:8.2f} {row['line_s']:8.2f} {row['late_s']:8.2f}", flush=True
+        )
+    return rows
+
+
+def plot(rows: list[dict[str, float]], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.add_subplot()
+    xs = [row["tasks"] for row in rows]
+    for name, label in (("dag_s", "auto, DAG"), ("line_s", "auto, line"), ("late_s", "late, DAG")):
+        axes.loglog(xs, [row[name] for row in rows], marker="o", label=label)
+    axes.loglog(xs, [rows[-1]["late_s"] * x / xs[-1] for x in xs], "k:", label="linear")
+    axes.set_xlabel("tasks")
+    axes.set_ylabel("process time, s")
+    axes.legend(frameon=False)
+    figure.savefig(path)
+
+
+if __name__ == "__main__":
+    main()
