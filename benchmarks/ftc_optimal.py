@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,20 +42,20 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path, help="draw part 4 here")
     args = parser.parse_args()
-    result = {
+    result: dict[str, Any] = {
         "proofs": proofs(3 if args.quick else 9),
         "extra_backups": extra_backups(2 if args.quick else 8),
         "brute_force": brute_force(100 if args.quick else 1000),
         "trees": trees(100 if args.quick else 1000),
         "thousand": thousand(1 if args.quick else 3),
-        "growth": growth(
-            (1_000, 10_000) if args.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
-        ),
     }
+    sizes = (1_000, 10_000) if args.quick else (1_000, 3_000, 10_000, 30_000, 100_000)
+    rows = growth(sizes)
+    result["growth"] = rows
     if args.json:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
     if args.plot:
-        plot(result["growth"], args.plot)
+        plot(rows, args.plot)
 
 
 def plan(topology: Topology, bound: float, algorithm: str, seconds: float | None = None) -> FtcPlan:
@@ -122,7 +122,11 @@ def proofs(repeats: int) -> list[dict[str, Any]]:
 
 
 def shapes(seeds: int) -> Iterator[tuple[str, str, Topology, float]]:
-    for weights, bounds in (("uniform", (2.0, 3.0, 4.0)), ("random", (12.0, 18.0, 26.0))):
+    cases: tuple[tuple[Literal["uniform", "random"], tuple[float, ...]], ...] = (
+        ("uniform", (2.0, 3.0, 4.0)),
+        ("random", (12.0, 18.0, 26.0)),
+    )
+    for weights, bounds in cases:
         for seed in range(seeds):
             for bound in bounds:
                 yield "lines", weights, parallel_lines(5, 10, weights=weights, seed=seed), bound
@@ -174,7 +178,9 @@ def trees(count: int) -> dict[str, int]:
     rng = np.random.default_rng(12)
     wrong = 0
     for _ in range(count):
-        topology = in_tree(int(rng.integers(2, 60)), weights="random", seed=int(rng.integers(1_000_000_000)))
+        topology = in_tree(
+            int(rng.integers(2, 60)), weights="random", seed=int(rng.integers(1_000_000_000))
+        )
         bound = float(rng.integers(10, 40))
         problem = make_problem(topology, PlanRequest(max_recovery=bound))
         best = search(problem, Solve(), PATIENT)

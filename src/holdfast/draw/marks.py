@@ -45,7 +45,9 @@ def read_plan(topology: Topology, plan: Mapping[str, Any]) -> PlanMarks:
         raise BadInputError("is not a plan", hint="write the output of `holdfast plan --json`")
     names = _Names(topology)
     latency: dict[int, tuple[float, float]] = {}
-    for name, value in (plan.get("recovery_latency") or {}).items():
+    for name, item in (plan.get("recovery_latency") or {}).items():
+        # Joint plans promise a median and a 95th percentile; the promise is the latter.
+        value = item.get("p95") if isinstance(item, Mapping) else item
         if value is not None:
             i, _ = names.find(name)
             low, high = latency.get(i, (value, value))
@@ -65,7 +67,7 @@ def read_plan(topology: Topology, plan: Mapping[str, Any]) -> PlanMarks:
         method=str(plan.get("method") or ""),
         caption=_caption(topology, plan),
         feasible=bool(plan.get("feasible", True)),
-        backups=names.count(plan.get("backups")),
+        backups=names.count(plan.get("backups") or plan.get("boundaries")),
         anchors=names.count(plan.get("anchors")),
         replicas=names.count(plan.get("replicas")),
         latency=latency,

@@ -49,7 +49,7 @@ class FastRecoverPlan(PlanResult):
     """Per operator, a bound on its recovery whenever it fails."""
     computational_recovery_time: float | None = None
     """Mean total work after the loss of a machine with five operators (simulated)."""
-    recovery_latency: float | None = None
+    mean_recovery_latency: float | None = None
     """Mean time until all of them are back."""
 
 
@@ -75,7 +75,7 @@ def to_plan(problem: Problem, outcome: Outcome, algorithm: str, solve: Solve) ->
         checkpoint_overhead=found.allocation.overhead,
         worst_case=dict(zip(names, shape.worst_case.tolist(), strict=True)),
         computational_recovery_time=lost.computational_recovery_time,
-        recovery_latency=lost.recovery_latency,
+        mean_recovery_latency=lost.recovery_latency,
     )
 
 

@@ -1,8 +1,8 @@
 """`auto`: the right algorithm for the shape, a proof where one can be had.
 
-In-trees (lines among them) with equal costs take one pass; chains of Full links a small DP; anything
-up to some ten thousand tasks is reduced, relaxed and searched; beyond that a handful of linear
-passes, which still come with a bound from disjoint windows.
+In-trees (lines among them) with equal costs take one pass; chains of Full links a small DP;
+anything up to some ten thousand tasks is reduced, relaxed and searched; beyond that a handful of
+linear passes, which still come with a bound from disjoint windows.
 """
 
 from __future__ import annotations

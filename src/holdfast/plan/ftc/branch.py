@@ -1,8 +1,8 @@
 """Branch and cut over the master: the exact solver for what no polynomial rule covers.
 
 Best bound first. At every node of the search the relaxation is cut until it covers all windows,
-a plan is rounded from it, and reduced costs fix what cannot change in any cheaper plan. Branching is
-strong: the few most fractional columns are tried both ways for a few simplex steps, and the one
+a plan is rounded from it, and reduced costs fix what cannot change in any cheaper plan. Branching
+is strong: the few most fractional columns are tried both ways for a few simplex steps, and the one
 whose two sides climb most is taken. Windows found anywhere hold everywhere.
 
 On instances of the papers' size the relaxation is nearly whole, so that a handful of nodes
