@@ -45,8 +45,13 @@ class ManyValuesCommand(TyperCommand):
 
 
 def plan(
-    file: Annotated[str, typer.Argument(help="Topology file (YAML or JSON); - reads stdin.")],
-    method: Annotated[str, typer.Option("--method", "-m", help="ftc, fastrecover or ppa.")] = "ftc",
+    file: Annotated[
+        str,
+        typer.Argument(help="Topology file (YAML or JSON; - reads stdin), or a pipeline (.py)."),
+    ],
+    method: Annotated[
+        str, typer.Option("--method", "-m", help="ftc, fastrecover, ppa or joint.")
+    ] = "ftc",
     algorithm: Annotated[
         str, typer.Option("--algorithm", "-a", help="Algorithm of the method; see --algorithms.")
     ] = "auto",
@@ -93,6 +98,15 @@ def plan(
     powers_of_two: Annotated[
         bool, typer.Option("--powers-of-two", help="Frequencies in powers of two (fastrecover).")
     ] = False,
+    stats: Annotated[
+        Path | None, typer.Option(help="Statistics file of the pipeline and machine (joint).")
+    ] = None,
+    intervals: Annotated[
+        str | None, typer.Option(help="Batch intervals to choose from, comma-separated (joint).")
+    ] = None,
+    snapshots: Annotated[
+        str | None, typer.Option(help="Batches between snapshots to choose from (joint).")
+    ] = None,
     recover: Annotated[
         bool, typer.Option("--recover", help="Order in which failed tasks come back (ppa).")
     ] = False,
@@ -118,7 +132,7 @@ def plan(
     ] = False,
 ) -> None:
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
-    from holdfast.model.files import load_topology
+    from holdfast.model.statistics import load_statistics
     from holdfast.plan.protocol import PlanRequest
     from holdfast.plan.registry import planner as find_planner
     from holdfast.units import parse_share, parse_time
@@ -128,7 +142,7 @@ def plan(
         for name, text in planner.algorithms.items():
             typer.echo(f"{name:18} {text}")
         return
-    topology = load_topology(file)
+    topology = _load(file)
     unit = topology.unit.time
 
     def as_time(text: str | None, where: str) -> float | None:
@@ -150,6 +164,9 @@ def plan(
         grid_frequency=grid_frequency,
         frequencies=_floats(frequencies, "--frequencies"),
         powers_of_two=powers_of_two,
+        statistics=None if stats is None else load_statistics(stats),
+        intervals=_floats(intervals, "--intervals"),
+        snapshots=tuple(int(x) for x in _floats(snapshots, "--snapshots")),
         replicas=_budget(replicas),
         failed=_names(failed),
         failed_domains=_names(failed_domain),
@@ -173,6 +190,17 @@ def plan(
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
     if not result.feasible:
         raise typer.Exit(1)
+
+
+def _load(file: str) -> Topology:
+    """The topology of a file, or of the pipeline that a Python file holds."""
+    if file.partition(":")[0].endswith(".py"):
+        from holdfast.pipeline import load_pipeline
+
+        return load_pipeline(file).topology()
+    from holdfast.model.files import load_topology
+
+    return load_topology(file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

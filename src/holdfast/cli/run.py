@@ -236,7 +236,13 @@ def _spec(
     if Path(target).is_file():
         # Nodes may start in another directory.
         app = f"{Path(target).resolve()}{colon}{attribute}"
-    deployment = deploy(load_pipeline(app), cuts=cuts)
+    pipeline = load_pipeline(app)
+    if isinstance(cuts, dict) and cuts.get("method") == "joint":
+        from holdfast.plan.joint.result import deploy_options
+
+        deployment = deploy(pipeline, **deploy_options(cuts))
+    else:
+        deployment = deploy(pipeline, cuts=cuts)
     if len(deployment.units()) > nodes * max_units:
         raise BadInputError(
             f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",

@@ -22,7 +22,10 @@ import numpy as np
 
 from holdfast.plan.fastrecover.chain_exact import exact_chain
 from holdfast.plan.fastrecover.dag_relaxation import (
+    COARSE,
+    FINE,
     Relaxation,
+    Resolution,
     make_classes,
     make_pairs,
     round_anchors,
@@ -40,12 +43,14 @@ CELLS = 26_000
 """Most pairs times classes of the relaxation."""
 ENOUGH = 3e-3
 """Relative gap at which more bounding is not worth its time."""
+BRANCH = 1e-2
+"""Relative gap at which branching is not."""
 TURNS = 9
 PATIENCE = 3
 """Turns without progress after which it ends."""
 ITERATIONS = 250
 """Of the first-order method, per turn."""
-WORK = 2.5e8
+WORK = 3e8
 """Non-zeros of the relaxation times iterations, in all: about a second and a half."""
 LEVELS = (0.15, 0.35, 0.5, 0.65, 0.85)
 
@@ -66,7 +71,13 @@ def solve_dag(problem: Problem, solve: Solve) -> Outcome:
     search.run(solve, kicks=0)
     if solve.should_stop():
         return Outcome(solution=search.best, note="stopped early: no bound was computed")
-    bound = Bounding(problem, search, solve).run()
+    bound, work = -math.inf, WORK
+    if not problem.rule.choices:
+        rough = Bounding(problem, search, solve, COARSE, work)
+        bound = rough.whole(turns=4).bound
+        work = rough.work_left
+    if not bound >= search.best.objective * (1 - ENOUGH):
+        bound = max(bound, Bounding(problem, search, solve, FINE, work).run())
     best = search.best
     return Outcome(
         solution=best,
@@ -114,25 +125,41 @@ class Branch:
 class Bounding:
     """Relaxation, rounding and search in turns, on one program that is never rebuilt."""
 
-    def __init__(self, problem: Problem, search: LocalSearch, solve: Solve) -> None:
-        self.problem, self.search, self.solve = problem, search, solve
-        self.classes = make_classes(problem, search.best)
+    def __init__(
+        self,
+        problem: Problem,
+        search: LocalSearch,
+        solve: Solve,
+        how: Resolution,
+        work: float,
+    ) -> None:
+        self.problem, self.search, self.solve, self.how = problem, search, solve, how
+        self.classes = make_classes(problem, search.best, how)
         room = max(problem.model.size, CELLS // self.classes.size)
         pairs = make_pairs(problem, room, segment_depth(search.best) + 3)
         self.relaxed = Relaxation(problem, pairs, self.classes)
         self.method = FirstOrder(self.relaxed.program)
         self.seen: set[int] = set()
-        self.work = WORK / max(self.relaxed.program.matrix.nnz, 1)
+        self.cost = max(self.relaxed.program.matrix.nnz, 1)
+        self.work = work / self.cost
         """Iterations left."""
+
+    @property
+    def work_left(self) -> float:
+        return self.work * self.cost
+
+    def whole(self, *, turns: int = TURNS) -> Branch:
+        """The bound without any branching."""
+        whole = Branch(self.method.boxes(), first_price(self.search.best), self.method.begin())
+        self._settle(whole, turns=turns, shift=True)
+        return whole
 
     def run(self) -> float:
         """A bound for all plans: that of the whole, or the least of its branches."""
-        whole = Branch(self.method.boxes(), first_price(self.search.best), self.method.begin())
-        self._settle(whole, turns=TURNS, shift=True)
-        branches = [whole]
+        branches = [self.whole()]
         while self.work > 0 and not self.solve.should_stop():
             worst = min(branches, key=lambda branch: branch.bound)
-            if worst.bound >= self.search.best.objective * (1 - ENOUGH):
+            if worst.bound >= self.search.best.objective * (1 - BRANCH):
                 break
             at = self._disputed(worst)
             if at is None:
@@ -151,7 +178,8 @@ class Bounding:
         for turn in range(turns):
             objective, bound = self.search.best.objective, branch.bound
             if shift and turn:
-                self.relaxed.adopt(make_classes(self.problem, self.search.best, like=self.classes))
+                moved = make_classes(self.problem, self.search.best, self.how, like=self.classes)
+                self.relaxed.adopt(moved)
             self._iterate(branch)
             if self._done(branch):
                 return

@@ -31,13 +31,8 @@ from holdfast.model.checkpointing import BoolArray, FloatArray, IntArray
 from holdfast.plan.fastrecover.first_order import BoxedProgram
 from holdfast.plan.fastrecover.problem import Problem, Solution
 
-STEP = 1.3
-"""Ratio of a class's limits; 1.3 loses at most 0.9%, and nothing at the limits."""
-MOST_CLASSES = 16
 TAIL = 0.01
 """Share of the cost whose frequencies need no narrow classes, on each side."""
-MARGIN = 0.35
-"""How far beyond the plan's own frequencies there are narrow classes (natural logarithm)."""
 MOST_CAPS = 6
 """Distinct caps told apart; others are relaxed to the next higher."""
 
@@ -58,7 +53,28 @@ class Classes:
         return len(self.replay)
 
 
-def make_classes(problem: Problem, plan: Solution, *, like: Classes | None = None) -> Classes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """How finely frequencies are told apart."""
+
+    step: float
+    """Ratio of a class's limits; 1.3 loses at most 0.9% inside a class, nothing at its limits."""
+    margin: float
+    """How far beyond the plan's own frequencies there are such classes (natural logarithm)."""
+    fewest: int
+    most: int
+    """Between these many classes."""
+
+
+COARSE = Resolution(step=1.7, margin=1.2, fewest=6, most=8)
+"""To find a plan."""
+FINE = Resolution(step=1.3, margin=0.35, fewest=11, most=16)
+"""To prove its worth."""
+
+
+def make_classes(
+    problem: Problem, plan: Solution, how: Resolution, *, like: Classes | None = None
+) -> Classes:
     """Classes around a plan's frequencies, or those of the list.
 
     With `like`, as many classes over the same range, shifted so that their limits meet the plan's
@@ -76,9 +92,10 @@ def make_classes(problem: Problem, plan: Solution, *, like: Classes | None = Non
         order = np.argsort(used)
         share = np.cumsum(weight[order]) / weight.sum() if weight.any() else np.ones(len(used))
         first, last = np.searchsorted(share, [TAIL, 1 - TAIL])
-        low = float(used[order[first]]) - MARGIN
-        high = float(used[order[min(last, len(used) - 1)]]) + MARGIN
-        count = min(MOST_CLASSES, max(1, math.ceil((high - low) / math.log(STEP))))
+        low, high = float(used[order[first]]), float(used[order[min(last, len(used) - 1)]])
+        margin = max(how.margin, (how.fewest * math.log(how.step) - (high - low)) / 2)
+        low, high = low - margin, high + margin
+        count = min(how.most, max(1, math.ceil((high - low) / math.log(how.step))))
         width = (high - low) / count
     else:
         low, count = math.log(like.limits[0]), len(like.limits) - 1

@@ -47,7 +47,9 @@ def sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep:
         chosen = next((p for p in reversed(steps) if p.x <= request.max_recovery), None)
         if chosen is not None:
             marks = (SweepPoint(x=request.max_recovery, y=chosen.y, label="asked for"),)
-    what = "backups" if request.cost == "count" else "cost of backups"
+    priced = any(operator.backup_cost is not None for operator in topology.operators)
+    counted = request.cost == "count" or (request.cost == "auto" and not priced)
+    what = "backups" if counted else "cost of backups"
     return Sweep(
         title=f"{topology.name}: backups against the recovery bound"
         + ("" if everything_proved else " (best found)"),
