@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help venv demo test check lint types unit spark chaos bench clean
+.PHONY: help venv demo test check lint types unit spark archive chaos bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,15 +33,18 @@ types: venv
 unit: venv
 	$(PYTEST) -m unit -n 2 -q
 
-spark: venv  ## tests on real Spark
-	$(PYTEST) -m spark -q
+spark: venv archive  ## tests on real Spark
+	$(PYTEST) -m "spark and not full" -q
 
-chaos: venv  ## every crash point and all seeded schedules
-	HOLDFAST_CHAOS=all $(PYTEST) -m chaos -q
+archive: venv
+	$(BIN)/python -m holdfast.runtime.spark.prepare
 
-test: venv lint types  ## the whole suite, with coverage
+chaos: venv archive  ## everything on Spark in full: all plans, crash points and schedules
+	$(PYTEST) -m "spark or chaos" -q
+
+test: venv lint types archive  ## the whole suite, with coverage
 	$(PYTEST) -m unit -n 2 -q --cov --cov-report=
-	$(PYTEST) -m "not unit" -q --cov --cov-append --cov-report=term
+	$(PYTEST) -m "not unit and not full" -q --cov --cov-append --cov-report=term
 
 bench: venv  ## all benchmarks in full
 	$(BIN)/python -m benchmarks

@@ -74,6 +74,10 @@ def run(
         dropped = reset_operators(directory, spec.deployment, reset)
         _note(f"reset {', '.join(dropped)}")
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
+    if host == "spark":
+        from holdfast.runtime.spark.prepare import prepare
+
+        prepare(_note)
     view: dict[str, Any] = {}
     with _interruptible():
         try:

@@ -19,6 +19,7 @@ from holdfast.pipeline import Pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
 from holdfast.runtime.node.processes import session_members
+from holdfast.runtime.spark.prepare import prepare
 
 START_S = 180.0
 """How long a run may take to come up, several cold sessions on few cores included."""
@@ -88,6 +89,7 @@ def run_campaign(
         # A suspended node must really wake up: nothing may rest on it having been killed.
         fence=False,
     )
+    prepare(report)
     run = LocalRun(run_dir, spec, settings)
     injector: Injector | None = None
     recoveries: list[dict[str, Any]] = []

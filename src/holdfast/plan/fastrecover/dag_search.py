@@ -6,8 +6,8 @@ remembered: a step of the search costs a few dozen microseconds. Moves flip one 
 anchor to its consumers or its producers, or flip two neighbours; kicks of a few random flips in
 one neighbourhood leave local optima.
 
-With frequencies that are free, a plan is scored by its closed form; with caps or a list, by
-recovery + price * overhead at the price of the best plan so far, which is then allocated exactly.
+With frequencies that are free, a plan is scored by its closed form; with caps or a list, by a quick
+allocation, and plans that may be best by the exact one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from holdfast.model.checkpointing import BoolArray, CheckpointModel
-from holdfast.plan.fastrecover.frequencies import charge
-from holdfast.plan.fastrecover.problem import Problem, Solution, first_price
+from holdfast.plan.fastrecover.frequencies import CostArrays, score
+from holdfast.plan.fastrecover.problem import Problem, Solution
 from holdfast.plan.protocol import Solve
 
 Segment = tuple[float, float, float, float, float]
@@ -117,8 +117,7 @@ class LocalSearch:
         self.free = [int(i) for i in np.flatnonzero(free)]
         self.is_free = free.tolist()
         self.simple = not problem.rule.choices and bool(np.isinf(problem.model.max_frequency).all())
-        self.price = first_price(start)
-        self.score: Callable[[int], float] = self._closed if self.simple else self.priced
+        self.score: Callable[[int], float] = self._closed if self.simple else self._allocated
         self.best = start
         self.best_mask = graph.mask(start.anchors)
         self.best_score = self.score(self.best_mask)
@@ -138,19 +137,12 @@ class LocalSearch:
             return math.inf
         return base + strength * strength / room
 
-    def priced(self, anchors: int, price: float | None = None) -> float:
-        """Recovery + price * overhead at the best frequencies."""
-        price = self.price if price is None else price
-        total = 0.0
-        for members in self.graph.segments(anchors):
-            k, a, b, d, cap = self.graph.segment(members, anchors)
-            total += k + price * d
-            if self.simple or (not self.problem.rule.choices and a <= price * b * cap * cap):
-                total += 2.0 * math.sqrt(price * a * b)
-            else:
-                row = (np.array([x]) for x in (a, b, cap))
-                total += float(charge(*row, price, self.problem.rule)[0])
-        return total
+    def _allocated(self, anchors: int) -> float:
+        graph = self.graph
+        rows = [graph.segment(members, anchors) for members in graph.segments(anchors)]
+        fixed, replay, write, save, cap = np.asarray(rows).T
+        costs = CostArrays(fixed, replay, write, save, cap)
+        return score(costs, self.problem.goal, self.problem.rule)
 
     def _near(self, i: int) -> Iterator[int]:
         yield from self.graph.parents[i]
@@ -203,7 +195,6 @@ class LocalSearch:
         if found is None or not found.objective < self.best.objective:
             return False
         self.best, self.best_mask = found, anchors
-        self.price = first_price(found)
         self.best_score = self.score(anchors)
         return True
 

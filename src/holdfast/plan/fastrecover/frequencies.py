@@ -98,6 +98,26 @@ def allocate(costs: Costs, goal: Goal, rule: Rule) -> Allocation | None:
     return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CostArrays:
+    """Costs as plain arrays."""
+
+    fixed: FloatArray
+    replay: FloatArray
+    write: FloatArray
+    save: FloatArray
+    max_frequency: FloatArray
+
+
+def score(costs: Costs, goal: Goal, rule: Rule) -> float:
+    """About the objective that `allocate` would reach, quickly; infinite when infeasible."""
+    if rule.choices:
+        found = _from_list(costs, goal, rule.choices, thorough=False)
+    else:
+        found = _any_frequency(costs, goal)
+    return math.inf if found is None else found.objective(goal)
+
+
 def charge(
     replay: FloatArray, write: FloatArray, cap: FloatArray, price: float, rule: Rule
 ) -> FloatArray:
@@ -438,14 +458,11 @@ def _best_price(costs: Costs, goal: Goal, table: FloatArray, allowed: IntVector)
     low = float(ratio.min()) / float(table[-1]) ** 2 * 0.5
     high = float(ratio.max()) / float(table[0]) ** 2 * 2.0
 
-    class _Held:
-        fixed, replay, write, save = costs.fixed, costs.replay, costs.write, costs.save
-        max_frequency = caps
-
+    held = CostArrays(costs.fixed, costs.replay, costs.write, costs.save, caps)
     rule = Rule(choices=tuple(table.tolist()))
     for _ in range(40):
         price = math.sqrt(low * high)
-        recovery, overhead = measures(costs, natural(_Held, price, rule))
+        recovery, overhead = measures(costs, natural(held, price, rule))
         dear = overhead > goal.limit if goal.bounded == "overhead" else recovery < goal.limit
         low, high = (price, high) if dear else (low, price)
     return math.sqrt(low * high)
