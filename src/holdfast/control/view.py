@@ -42,7 +42,10 @@ def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> dict[st
         "now": now,
         "opened_at": state.opened_at,
         "units": [_unit(coordinator, record, now) for record in state.units.values()],
-        "nodes": [_node(coordinator, record, now) for record in state.nodes.values()],
+        "nodes": [
+            _node(coordinator, state.nodes[name], now)
+            for name in sorted(state.nodes, key=_by_number)
+        ],
         "recoveries": [recovery_view(recovery) for recovery in state.recoveries],
         "timeline": [fact_to_json(fact) for fact in state.timeline[-timeline:]],
     }
@@ -116,3 +119,8 @@ def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> dict[str,
         "processes": vitals.gauges.processes if vitals else None,
         "units": [str(unit.unit) for unit in coordinator.state.on_node(record.node)],
     }
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    """n2 before n10, whichever joined first."""
+    return name.rstrip("0123456789"), len(name), name

@@ -196,6 +196,8 @@ def segments_of(model: CheckpointModel, anchors: BoolArray) -> tuple[IntArray, i
 
     An operator that is not an anchor shares the segment of all its producers.
     """
+    if not model.has_joins:
+        return _segments_of_forest(model, anchors)
     parent = list(range(model.size))
 
     def find(i: int) -> int:
@@ -214,6 +216,19 @@ def segments_of(model: CheckpointModel, anchors: BoolArray) -> tuple[IntArray, i
     for i in model.topology.order:
         label[i] = number.setdefault(find(i), len(number))
     return label, len(number)
+
+
+def _segments_of_forest(model: CheckpointModel, anchors: BoolArray) -> tuple[IntArray, int]:
+    """Without joins a segment is known by its only head."""
+    upstream, chosen = model.upstream, anchors.tolist()
+    label, count = [0] * model.size, 0
+    for i in model.topology.order:
+        if chosen[i] or not upstream[i]:
+            label[i] = count
+            count += 1
+        else:
+            label[i] = label[upstream[i][0]]
+    return np.asarray(label), count
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from holdfast.plan.fastrecover.chain_exact import exact_chain
 from holdfast.plan.fastrecover.dag import solve_dag
+from holdfast.plan.fastrecover.large import solve_large
 from holdfast.plan.fastrecover.problem import Outcome, Problem
+from holdfast.plan.fastrecover.tree_dual import forest_cells
 from holdfast.plan.fastrecover.tree_exact import exact_tree
 from holdfast.plan.protocol import Solve
 
 EXACT_CHAIN = 1500
 """Longest chain planned with full tables (quadratic in length)."""
-EXACT_PAIRS = 60_000
+EXACT_PAIRS = 100_000
 """Most (operator, possible head) pairs of a forest planned exactly."""
+SEARCHED = 250
+"""Most operators of a graph with joins that is searched and relaxed as a whole."""
 
 
 def auto(problem: Problem, solve: Solve) -> Outcome:
     """Exact where that is quick, else the large-scale plan with its bound."""
     model = problem.model
     if model.is_chain:
-        return exact_chain(problem, solve)
-    if not model.has_joins:
-        return exact_tree(problem, solve)
-    return solve_dag(problem, solve)
+        small, algorithm = model.size <= EXACT_CHAIN, exact_chain
+    elif not model.has_joins:
+        small, algorithm = forest_cells(model) <= EXACT_PAIRS, exact_tree
+    else:
+        small, algorithm = model.size <= SEARCHED, solve_dag
+    return (algorithm if small else solve_large)(problem, solve)

@@ -67,15 +67,22 @@ def chain_tables(
     *,
     order: IntArray | None = None,
     window: int | None = None,
+    barriers: BoolArray | None = None,
+    headless: bool = False,
 ) -> ChainTables:
-    """Tables of a chain given in `order` (default: the topology's), O(n * window)."""
+    """Tables of a chain given in `order` (default: the topology's), O(n * window).
+
+    No segment reaches across a barrier (a position at which something else begins).
+    """
     order = np.asarray(model.topology.order) if order is None else order
     size = len(order)
     width = min(size, window or size)
 
+    def spread_row(row: FloatArray, fill: float = 0.0) -> FloatArray:
+        return sliding_window_view(np.append(row, np.full(width - 1, fill)), width).copy()
+
     def spread(values: FloatArray, fill: float = 0.0) -> FloatArray:
-        padded = np.concatenate([values[order].astype(float), np.full(width - 1, fill)])
-        return sliding_window_view(padded, width)
+        return spread_row(values[order], fill)
 
     head_save, head_access = model.save[order], model.access[order]
     failure, state, replay = spread(model.failure), spread(model.state), spread(model.replay)
@@ -84,13 +91,15 @@ def chain_tables(
     redo = np.cumsum(failure * (rework + head_save[:, None]), axis=1)
     write = np.cumsum(state, axis=1)
     exists = np.arange(size)[:, None] + np.arange(width)[None, :] < size
-    inner = spread(required.astype(float)).copy()
+    stops = required[order] if barriers is None else required[order] | barriers
+    inner = spread_row(stops.astype(float))
     inner[:, 0] = 0.0
-    allowed = exists & (np.cumsum(inner, axis=1) == 0)
-    allowed &= ~(forbidden & ~required)[order][:, None]
+    within = exists & (np.cumsum(inner, axis=1) == 0)
+    allowed = within & ~(forbidden & ~required)[order][:, None]
     bare = None
-    if width < size:
-        bare = (np.cumsum(failure * load, axis=1), np.cumsum(failure * rework, axis=1), write)
+    if headless or width < size:
+        bare_fixed = np.where(within, np.cumsum(failure * load, axis=1), np.inf)
+        bare = (bare_fixed, np.cumsum(failure * rework, axis=1), write)
     return ChainTables(
         order=order,
         fixed=fixed,

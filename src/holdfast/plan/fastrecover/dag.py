@@ -146,7 +146,7 @@ class Bounding:
 
     @property
     def work_left(self) -> float:
-        return self.work * self.cost
+        return float(self.work * self.cost)
 
     def whole(self, *, turns: int = TURNS) -> Branch:
         """The bound without any branching."""
@@ -217,7 +217,7 @@ class Bounding:
         goal, best = self.problem.goal, self.search.best
         limit = goal.limit if goal.bounded == "overhead" else best.allocation.overhead
         spent = self.relaxed.overhead(branch.at.average) / limit
-        return min(1.2, max(1 / 1.2, spent**1.5))
+        return float(min(1.2, max(1 / 1.2, spent**1.5)))
 
     def _disputed(self, branch: Branch) -> int | None:
         """The operator whose being an anchor is least clear, weighed by what it costs."""

@@ -13,7 +13,8 @@ among them; c_jig, the edge from j (in class g) to i is saved. Minimise expected
 
 A class covers frequencies from l to h. A segment whose best frequency lies there costs at least
 a * 2 / (l + h) + price * b * 2 l h / (l + h): the chord of the concave 2 sqrt(price a b), exact
-where the best frequency is l or h. The outermost classes reach to 0 and to infinity; caps and lists add classes of one frequency.
+where the best frequency is l or h. The outermost classes reach to 0 and to infinity; caps and lists
+add classes of one frequency.
 
 The relaxation is nearly always integral in practice; its value is a bound for every plan.
 Leaving out pairs (i, k) only weakens it, which keeps large graphs affordable.
@@ -348,7 +349,7 @@ def round_anchors(
     share: FloatArray, problem: Problem, levels: tuple[float, ...]
 ) -> list[BoolArray]:
     """Sets of anchors from fractional ones: everything above each level."""
-    found = []
+    found: list[BoolArray] = []
     for level in levels:
         anchors = ((share > level) | problem.required) & ~(problem.forbidden & ~problem.required)
         if not any(np.array_equal(anchors, other) for other in found):

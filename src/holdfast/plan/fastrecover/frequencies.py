@@ -146,7 +146,7 @@ def natural(costs: Costs, price: float, rule: Rule) -> FloatArray:
         table: FloatArray = np.asarray(rule.choices)[:, None]
         value = costs.replay / table + price * costs.write * table
         value = np.where(table <= costs.max_frequency, value, np.inf)
-        return table[np.argmin(value, axis=0), 0]
+        return np.asarray(table[np.argmin(value, axis=0), 0])
     with np.errstate(divide="ignore", invalid="ignore"):
         ideal = np.sqrt(costs.replay / (price * costs.write))
     ideal = np.where(costs.write * price == 0, np.inf, ideal)
@@ -388,7 +388,8 @@ def _by_ratio(costs: Costs, goal: Goal, table: FloatArray, allowed: IntVector) -
     by_overhead = goal.bounded == "overhead"
     if by_overhead and overhead > goal.limit:
         return None
-    for _, s, k in steps:
+    for _, segment, k in steps:
+        s = np.int64(segment)
         if not by_overhead and recovery <= goal.limit:
             break
         more = float(costs.write[s] * (table[k + 1] - table[k]))

@@ -40,8 +40,10 @@ POLISH_STEPS = 800
 """Growth steps that the exchange may use in all."""
 SINGLE_STEPS = 300
 """Up to this many tasks are taken away one at a time (in larger topologies fewer)."""
-STEPS = ((2_000, 0.005), (20_000, 0.01), (math.inf, 0.03))
-"""Beyond, this share of the tasks per look, by number of tasks."""
+LOOKS_ABOVE = ((2_000, 300), (20_000, 150), (math.inf, 60))
+"""Beyond, as many looks as this take a topology of so many tasks down to the budget."""
+FINEST_STEP = 0.0025
+"""Share of the tasks per look below which more looks bring nothing."""
 STEP_PER_OPERATOR = 0.05
 """At most this share (and at least one) of an operator's tasks goes in one look."""
 GROW_TASKS = 2_000
@@ -61,8 +63,7 @@ TAKE_ABOVE = 0.3
 def sa(problem: Problem, solve: Solve) -> Choice:
     """The repaired structure-aware plan."""
     is_small = problem.size <= POLISH_TASKS
-    total = float(problem.cost[problem.open].sum())
-    share = problem.left / total if total > 0 else 1.0
+    share = _share(problem)
     plans = [greedy_set(problem)]
     helper: Completer | None = None
     can_grow = is_small or (problem.size <= GROW_TASKS and share < GROW_BELOW)
@@ -84,10 +85,20 @@ def sa(problem: Problem, solve: Solve) -> Choice:
     return Choice(chosen=problem.trimmed(chosen), note=note)
 
 
-def _step(problem: Problem) -> float:
-    if int(problem.open.sum()) * problem.size <= SINGLE_STEPS**2:
+def _share(problem: Problem) -> float:
+    """The budget left, as a share of what all open tasks cost."""
+    total = float(problem.cost[problem.open].sum())
+    return problem.left / total if total > 0 else 1.0
+
+
+def _step(problem: Problem, share: float) -> float:
+    """Share of the tasks per look on the way down to `share` of them; 0: one at a time."""
+    count = int(problem.open.sum())
+    if count * problem.size <= SINGLE_STEPS**2:
         return 0.0
-    return next(step for limit, step in STEPS if problem.size <= limit)
+    looks = next(looks for limit, looks in LOOKS_ABOVE if problem.size <= limit)
+    least = max(share, 1 / count)
+    return max(FINEST_STEP, -math.log(least) / looks if least < 1 else 0.0)
 
 
 def _first_tree(problem: Problem, solve: Solve) -> BoolArray:
@@ -102,7 +113,7 @@ def _first_tree(problem: Problem, solve: Solve) -> BoolArray:
         if found is None:
             return base.copy()
         first = found
-    return problem.filled(first, step=_step(problem))
+    return problem.filled(first, step=_step(problem, _share(problem)))
 
 
 # -- growing ---------------------------------------------------------------------------------------
@@ -152,7 +163,7 @@ def _grow_coarsely(helper: Completer, solve: Solve) -> BoolArray:
     """Growth for large topologies: the densest extensions of a look, then all tasks as dense."""
     problem = helper.problem
     chosen = problem.base.copy()
-    step = _step(problem)
+    step = _step(problem, _share(problem))
     for _ in range(LOOKS):
         if solve.should_stop():
             break
@@ -179,29 +190,31 @@ def from_above(problem: Problem, solve: Solve) -> BoolArray:
     Every state on the way is a plan whose tasks all count: what a removal leaves without a
     complete tree goes at once.
     """
+    step = _step(problem, _share(problem))
     chosen = problem.most.copy()
-    for removed in _removals(problem, chosen, problem.budget, solve):
+    for removed in _removals(problem, chosen, problem.budget, step, solve):
         chosen[removed] = False
     if not problem.fits(chosen):
         return problem.base.copy()
-    return problem.filled(chosen, step=_step(problem))
+    return problem.filled(chosen, step=step)
 
 
 def removal_order(problem: Problem, solve: Solve) -> list[int]:
     """All open tasks, what is missed least first."""
     chosen = problem.most.copy()
     order: list[int] = []
-    for removed in _removals(problem, chosen, problem.price(problem.base), solve):
+    floor, step = problem.price(problem.base), _step(problem, 0.0)
+    for removed in _removals(problem, chosen, floor, step, solve):
         chosen[removed] = False
         order.extend(removed.tolist())
     return order
 
 
 def _removals(
-    problem: Problem, chosen: BoolArray, budget: float, solve: Solve
+    problem: Problem, chosen: BoolArray, budget: float, step: float, solve: Solve
 ) -> Iterator[IntArray]:
     """What to take away next from `chosen`, which the caller updates, until it costs `budget`."""
-    model, cost, step = problem.model, problem.cost, _step(problem)
+    model, cost = problem.model, problem.cost
     lengths = [span.stop - span.start for span in model.spans]
     operator = np.repeat(np.arange(len(lengths)), lengths)
     while problem.price(chosen) > budget + SLACK and not solve.should_stop():

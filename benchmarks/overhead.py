@@ -1,0 +1,251 @@
+"""What cutting a pipeline costs: word count over files, plain and cut, at rising rates.
+
+Every variant runs once: it is offered each rate for a while, then kept saturated by a feed that
+always has more waiting. Rows are input lines (three words each); files come four times a second and
+batches are one second apart in all variants.
+
+    sustained   the backlog at the end is below 3 s of input and was worked off in that time
+    latency     last row of a window released to its result visible; a second of allowed lateness
+                included, and for everyone the batch in which the watermark passes
+    saturation  rows/s over the last two thirds of the time, and as a ratio to the plain query
+    cpu         processor time of all processes of the system per input row, at saturation
+    boundary    what a boundary adds in processor time, per row that crosses it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psutil
+
+from benchmarks._stream_common import Feed, HoldfastCount, PlainCount, end_on_terminate, scratch
+from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.runtime.node.processes import session_members
+from holdfast.runtime.spark.java import ensure_archive
+
+System: TypeAlias = HoldfastCount | PlainCount
+BAR_RATE = 50_000
+PLAIN = "plain, 2 partitions"
+VARIANTS: dict[str, Any] = {
+    PLAIN: "stock, 2 partitions",
+    "plain, our settings": "our settings",
+    "one unit": "none",
+    "cut after filter": ["filter"],
+    "cut everywhere": "all",
+}
+"""A plain query's settings, or the cuts of a deployment."""
+BEHIND_S = 3.0
+BACKLOG_ROWS = 400_000
+"""What waits at saturation: a few batches' worth."""
+SATURATION_FILE_RATE = 200_000
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two rates, short")
+    parser.add_argument("--only", action="append", choices=VARIANTS, help="these variants")
+    parser.add_argument("--seconds", type=float, help="how long each rate is offered")
+    parser.add_argument("--rates", type=int, nargs="+", help="rows/s")
+    parser.add_argument("--memory-mb", type=int, default=512, help="heap of Holdfast's node")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    end_on_terminate()
+    default = (10_000, BAR_RATE) if args.quick else (1_000, 10_000, BAR_RATE, 100_000, 200_000)
+    rates = tuple(args.rates or default)
+    seconds = args.seconds or (10.0 if args.quick else 30.0)
+    ensure_archive()
+    heads = "".join(f"{f'{rate // 1000}k':>18}" for rate in rates)
+    print(f"{'':22}{heads}{'saturation':>12}{'ratio':>7}{'cpu us/row':>12}", flush=True)
+    rows: dict[str, dict[str, Any]] = {}
+    for name in args.only or VARIANTS:
+        rows[name] = measure(name, rates, seconds, args.memory_mb)
+        plain = rows.get(PLAIN, {}).get("rows_per_s")
+        rows[name]["ratio"] = rows[name]["rows_per_s"] / plain if plain else None
+        _print(name, rows[name])
+    boundary = boundary_cost(rows)
+    if boundary is not None:
+        print(f"\na boundary costs {boundary:.2f} us of processor time per row that crosses it")
+    sustained = {
+        name: step["sustained"]
+        for name, row in rows.items()
+        for step in row["steps"]
+        if step["rate"] == BAR_RATE
+    }
+    if sustained:
+        met = all(sustained.values())
+        print(f"bar of {BAR_RATE:,} rows/s sustained by all: {'met' if met else 'missed'}")
+    if args.json:
+        result = {"variants": rows, "boundary_us_per_row": boundary, "sustained": sustained}
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def measure(name: str, rates: tuple[int, ...], seconds: float, memory_mb: int) -> dict[str, Any]:
+    """One variant from start to end."""
+    with scratch() as root:
+        feed = Feed(root, rows_per_s=rates[0])
+        system: System
+        if name.startswith("plain"):
+            system = PlainCount(root, feed, VARIANTS[name])
+        else:
+            system = HoldfastCount(root, feed, cuts=VARIANTS[name], memory_mb=memory_mb)
+        with system:
+            feed.start()
+            if isinstance(system, PlainCount):
+                system.wait_committed(3)
+            else:
+                system.wait_ready()
+            feed.close()
+            watch = Watch(system.processed)
+            try:
+                _drain(feed, watch, 30.0)
+                steps = []
+                for rate in rates:
+                    steps.append(offer(feed, watch, system.out, rate, seconds))
+                    if steps[-1]["left_rows"]:
+                        break
+                return {"steps": steps, **saturate(feed, watch, system, seconds)}
+            finally:
+                feed.close()
+                watch.close()
+
+
+class Watch:
+    """How many rows a system has processed, sampled in a thread."""
+
+    def __init__(self, processed: Callable[[], int]) -> None:
+        self.samples: list[tuple[float, int]] = [(time.monotonic(), 0)]
+        self._processed = processed
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._thread.start()
+
+    @property
+    def latest(self) -> int:
+        return self.samples[-1][1]
+
+    def changes(self, after: float) -> list[tuple[float, int]]:
+        """The samples after a time at which the number had grown."""
+        pairs = zip(self.samples, self.samples[1:], strict=False)
+        return [now for before, now in pairs if now[1] > before[1] and now[0] >= after]
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(0.1):
+            try:
+                self.samples.append((time.monotonic(), self._processed()))
+            except ConnectionLostError:
+                continue
+
+
+def offer(feed: Feed, watch: Watch, out: Path, rate: int, seconds: float) -> dict[str, Any]:
+    """Offer one rate for a while, then see how long the rest takes."""
+    feed.set_rate(rate)
+    feed.stage(seconds + 2)
+    start = time.time()
+    feed.start()
+    time.sleep(seconds)
+    behind_s = (feed.offered - watch.latest) / rate
+    feed.close()
+    end = time.time()
+    drain_s = _drain(feed, watch, max(10.0, seconds))
+    found = sorted(feed.latencies(out, after=start + seconds / 3, before=end))
+    return {
+        "rate": rate,
+        "behind_s": behind_s,
+        "drain_s": drain_s,
+        "left_rows": feed.offered - watch.latest,
+        "sustained": behind_s < BEHIND_S and drain_s < BEHIND_S,
+        "latency_s": statistics.median(found) if found else None,
+        "latency_p95_s": found[int(0.95 * (len(found) - 1))] if found else None,
+    }
+
+
+def saturate(feed: Feed, watch: Watch, system: System, seconds: float) -> dict[str, Any]:
+    """Keep rows waiting and see how many get through."""
+    feed.set_rate(SATURATION_FILE_RATE)
+    feed.stage(seconds)
+    feed.start_closed(lambda: watch.latest, BACKLOG_ROWS)
+    time.sleep(seconds / 3)
+    warm, cpu, before = time.monotonic(), _cpu_s(system), watch.latest
+    crossed = _crossed(system)
+    time.sleep(2 * seconds / 3)
+    used, rows = _cpu_s(system) - cpu, watch.latest - before
+    feed.close()
+    changes = watch.changes(warm)
+    if len(changes) < 2:
+        raise SystemExit("no progress at saturation; give it more --seconds")
+    (first, at_first), (last, at_last) = changes[0], changes[-1]
+    passed = _crossed(system)
+    return {
+        "rows_per_s": (at_last - at_first) / (last - first),
+        "cpu_us_per_row": 1e6 * used / max(rows, 1),
+        "crossed_per_row": {
+            unit: (passed[unit] - crossed[unit]) / max(rows, 1) for unit in crossed
+        },
+    }
+
+
+def boundary_cost(rows: dict[str, dict[str, Any]]) -> float | None:
+    """Processor time that the cut after `filter` adds, per row that crosses it."""
+    if not {"one unit", "cut after filter"} <= rows.keys():
+        return None
+    cut = rows["cut after filter"]
+    added = cut["cpu_us_per_row"] - rows["one unit"]["cpu_us_per_row"]
+    return float(added / cut["crossed_per_row"]["filter#0"])
+
+
+def _drain(feed: Feed, watch: Watch, deadline_s: float) -> float:
+    start = time.monotonic()
+    while watch.latest < feed.offered and time.monotonic() - start < deadline_s:
+        time.sleep(0.05)
+    return time.monotonic() - start
+
+
+def _crossed(system: System) -> dict[str, int]:
+    """Rows each unit has put out so far."""
+    if isinstance(system, PlainCount):
+        return {}
+    return {unit["unit"]: unit["rows_out"] or 0 for unit in system.run.status()["units"]}
+
+
+def _cpu_s(system: System) -> float:
+    """Processor time of the query, or of all nodes; ended children of living ones included."""
+    if isinstance(system, PlainCount):
+        sessions = [system.group]
+    else:
+        sessions = [node["pid"] for node in system.run.status()["nodes"]]
+    total = 0.0
+    for session in sessions:
+        for pid in session_members(session):
+            try:
+                times = psutil.Process(pid).cpu_times()
+            except psutil.Error:
+                continue
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _print(name: str, row: dict[str, Any]) -> None:
+    cells = ""
+    for step in row["steps"]:
+        latency = "-" if step["latency_s"] is None else f"{step['latency_s']:.1f} s"
+        cells += f"{('yes ' if step['sustained'] else 'NO ') + latency:>18}"
+    ratio = f"{row['ratio']:7.2f}" if row["ratio"] else f"{'-':>7}"
+    print(
+        f"{name:22}{cells}{row['rows_per_s']:12,.0f}{ratio}{row['cpu_us_per_row']:12.1f}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

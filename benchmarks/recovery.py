@@ -1,0 +1,200 @@
+"""How long a killed word count takes to be back: Holdfast with a warm spare, a restarted query.
+
+Each round runs every system in turn on the same input (files at a fixed rate, one-second batches),
+kills it with SIGKILL after it has run steadily, and waits until it has caught up: until it has
+committed progress beyond what it had at the kill. The plain query is restarted by a supervisor that
+notices its end within 20 ms and starts it again at once. Its settings are stock, stock but for 2
+instead of 200 shuffle partitions (which no one would keep on two cores, so the bar is held against
+this one), and the ones Holdfast's nodes start with.
+
+    detect    kill to noticed
+    restore   noticed to running again (plain: to the started query)
+    catch up  running to committed beyond the point of failure
+    total     kill to caught up; the bar: at least 5 times faster than stock, 2 partitions
+    fresh     kill to the first visible result of input that came after the kill
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks._stream_common import (
+    PLAIN_SETTINGS,
+    Feed,
+    HoldfastCount,
+    PlainCount,
+    end_on_terminate,
+    scratch,
+)
+from holdfast.runtime.spark.java import ensure_archive
+
+BAR = 5.0
+HOLDFAST = "holdfast"
+REFERENCE = PLAIN_SETTINGS[1]
+STEADY_BATCHES = 3
+PHASES = ("detect_s", "restore_s", "catch_up_s", "total_s", "fresh_s")
+FRESH_S = 60.0
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="one round, one kill each, no 200 partitions"
+    )
+    parser.add_argument("--rounds", type=int, help="starts of each system")
+    parser.add_argument("--kills", type=int, help="kills per start")
+    parser.add_argument("--rate", type=float, default=1000.0, help="rows/s offered")
+    parser.add_argument("--cut", action="append", help="operator to cut after, or all")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    end_on_terminate()
+    rounds = args.rounds or (1 if args.quick else 3)
+    kills = args.kills or (1 if args.quick else 2)
+    cuts: Any = "all" if args.cut == ["all"] else args.cut or "none"
+    ensure_archive()
+    compared = PLAIN_SETTINGS[1:] if args.quick else PLAIN_SETTINGS
+    rows: list[Row] = []
+    print(f"{'system':22}" + "".join(f"{name[:-2]:>10}" for name in PHASES), flush=True)
+    for _ in range(rounds):
+        rows += [*holdfast(args.rate, kills, cuts)]
+        for settings in compared:
+            rows += [*plain(args.rate, kills, settings)]
+    medians = {
+        name: {
+            phase: statistics.median(row[phase] for row in rows if row["system"] == name)
+            for phase in PHASES
+        }
+        for name in (HOLDFAST, *compared)
+    }
+    load = statistics.median(row["load"] for row in rows)
+    print(f"\nmedians (load average {load:.1f} on {os.cpu_count()} processors)")
+    for name, median in medians.items():
+        _print(name, median)
+    ours = medians[HOLDFAST]["total_s"]
+    ratios = {name: medians[name]["total_s"] / ours for name in compared}
+    print()
+    for name, ratio in ratios.items():
+        print(f"holdfast is {ratio:.1f} times faster than the plain query, {name}")
+    met = ratios[REFERENCE] >= BAR
+    print(f"bar of {BAR:.0f} times against {REFERENCE}: {'met' if met else 'missed'}")
+    if args.json:
+        result = {"runs": rows, "medians": medians, "ratios": ratios, "bar": BAR, "met": met}
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def holdfast(rate: float, kills: int, cuts: Any) -> list[Row]:
+    """Kill whichever node runs the units; a spare that has warmed up takes over each time."""
+    with scratch() as root:
+        feed = Feed(root, rows_per_s=rate)
+        with HoldfastCount(root, feed, cuts=cuts, spares=1) as system:
+            feed.start()
+            try:
+                rows = []
+                for _ in range(kills):
+                    view = system.wait_ready(spares=1)
+                    _steady(system, view)
+                    rows.append(_kill_node(system, feed))
+                    _print(HOLDFAST, rows[-1])
+                return rows
+            finally:
+                feed.close()
+
+
+def _steady(system: HoldfastCount, view: dict[str, Any]) -> None:
+    """Some batches must pass at full speed before a kill means anything."""
+    epochs = {unit["unit"]: unit["epoch"] + STEADY_BATCHES for unit in view["units"]}
+
+    def passed(now: dict[str, Any]) -> bool:
+        return all(unit["epoch"] >= epochs[unit["unit"]] for unit in now["units"])
+
+    system.run.wait_for(passed, 120.0, "steady progress")
+
+
+def _kill_node(system: HoldfastCount, feed: Feed) -> Row:
+    view = system.run.status()
+    node = next(node["node"] for node in view["nodes"] if node["units"])
+    known = {recovery["id"] for recovery in view["recoveries"]}
+    killed_at = time.time()
+    system.run.kill_node(node)
+
+    def caught_up(now: dict[str, Any]) -> bool:
+        mine = [item for item in now["recoveries"] if item["id"] not in known]
+        done = {item["unit"] for item in mine if item["outcome"] == "caught up"}
+        return done.issuperset(system.units)
+
+    view = system.run.wait_for(caught_up, 120.0, "recovery")
+    mine = [item for item in view["recoveries"] if item["id"] not in known]
+    last = {
+        key: max(item[key] for item in mine if item[key] is not None)
+        for key in ("detected_at", "restored_at", "caught_up_at")
+    }
+    fresh = _fresh(feed, system.out, killed_at)
+    return {
+        "system": HOLDFAST,
+        "detect_s": last["detected_at"] - killed_at,
+        "restore_s": last["restored_at"] - last["detected_at"],
+        "catch_up_s": last["caught_up_at"] - last["restored_at"],
+        "total_s": last["caught_up_at"] - killed_at,
+        "fresh_s": fresh - killed_at,
+        "load": os.getloadavg()[0],
+        "units": {item["unit"]: item for item in mine},
+    }
+
+
+def plain(rate: float, kills: int, settings: str) -> list[Row]:
+    """Kill the query and let the supervisor restart it."""
+    with scratch() as root:
+        feed = Feed(root, rows_per_s=rate)
+        with PlainCount(root, feed, settings) as system:
+            feed.start()
+            try:
+                rows = []
+                for _ in range(kills):
+                    system.wait_committed(system.committed() + 1 + STEADY_BATCHES)
+                    restart = system.kill_and_restart()
+                    fresh = _fresh(feed, system.out, restart.killed_at)
+                    rows.append(
+                        {
+                            "system": settings,
+                            "detect_s": restart.noticed_at - restart.killed_at,
+                            "restore_s": restart.started_at - restart.noticed_at,
+                            "catch_up_s": restart.committed_at - restart.started_at,
+                            "total_s": restart.committed_at - restart.killed_at,
+                            "fresh_s": fresh - restart.killed_at,
+                            "load": os.getloadavg()[0],
+                        }
+                    )
+                    _print(settings, rows[-1])
+                return rows
+            finally:
+                feed.close()
+
+
+def _fresh(feed: Feed, out: Path, at: float) -> float:
+    return _wait(lambda: feed.first_result_after(out, at), FRESH_S)
+
+
+def _wait(get: Callable[[], float | None], seconds: float) -> float:
+    end = time.monotonic() + seconds
+    while (found := get()) is None:
+        if time.monotonic() > end:
+            raise SystemExit(f"no result within {seconds} s after the recovery")
+        time.sleep(0.1)
+    return found
+
+
+def _print(name: str, row: Row) -> None:
+    print(f"{name:22}" + "".join(f"{row[phase]:10.2f}" for phase in PHASES), flush=True)
+
+
+if __name__ == "__main__":
+    main()
