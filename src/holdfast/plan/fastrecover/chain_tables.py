@@ -68,7 +68,6 @@ def chain_tables(
     order: IntArray | None = None,
     window: int | None = None,
     barriers: BoolArray | None = None,
-    headless: bool = False,
 ) -> ChainTables:
     """Tables of a chain given in `order` (default: the topology's), O(n * window).
 
@@ -97,7 +96,7 @@ def chain_tables(
     within = exists & (np.cumsum(inner, axis=1) == 0)
     allowed = within & ~(forbidden & ~required)[order][:, None]
     bare = None
-    if headless or width < size:
+    if barriers is not None or width < size:
         bare_fixed = np.where(within, np.cumsum(failure * load, axis=1), np.inf)
         bare = (bare_fixed, np.cumsum(failure * rework, axis=1), write)
     return ChainTables(

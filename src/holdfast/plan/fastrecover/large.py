@@ -1,160 +1,129 @@
-"""Plans for topologies of any size, with a proved bound: paths, windows and blocks.
+"""Plans for topologies of any size, with a proved bound.
 
 Every plan's cost at a price on overhead only falls when a segment is split and the rear part keeps
-no head: recovery terms shrink, and sqrt((a1+a2)(b1+b2)) >= sqrt(a1 b1) + sqrt(a2 b2). So the graph
-may be relaxed to paths (each operator keeps its heaviest producer, each producer its heaviest
-consumer), paths to blocks of about a thousand operators, and segments to a window of a few dozen:
-wherever something was cut, a piece may begin without a head at no price. Shortest paths over all
-blocks at once, one array operation per position, bound every plan from below in O(n * window).
+no head: recovery terms shrink, and sqrt((a1+a2)(b1+b2)) >= sqrt(a1 b1) + sqrt(a2 b2). Chains are
+therefore cut into blocks of about a thousand operators and segments represented up to a window of
+a few dozen: wherever something was cut, a piece may begin without a head at no price. Shortest
+paths through all blocks at once, one array operation per position, bound every plan from below in
+O(n * window). The plan comes from the same paths, evaluated as what it is: a headless piece
+belongs to the segment before it. Little is lost, a few per thousand.
 
-The plan comes from the same shortest paths, evaluated as what it is: a headless piece belongs to
-the segment before it. Where joins make that dear, a second run has every join save its inputs.
-On chains little is lost (a few per thousand); on wide graphs the bound is looser, and says so.
+Forests use the dynamic program of `tree_dual` with a window. Graphs with joins are bounded by the
+forest that keeps each operator's heaviest producer (leaving out producers only lowers recovery);
+their plans let every join save its inputs, or follow the forest where that merges no large parts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import replace
 
 import numpy as np
 
-from holdfast.model.checkpointing import BoolArray, CheckpointModel, FloatArray, IntArray
-from holdfast.plan.fastrecover.chain_tables import ChainTables, by_end, chain_tables
-from holdfast.plan.fastrecover.problem import GAP, Outcome, Problem, search_price
+from holdfast.model.checkpointing import BoolArray, FloatArray, IntArray, segments_of
+from holdfast.plan.fastrecover.chain_tables import by_end, chain_tables
+from holdfast.plan.fastrecover.problem import (
+    GAP,
+    Outcome,
+    Problem,
+    Solution,
+    first_price,
+    search_price,
+)
+from holdfast.plan.fastrecover.tree_dual import cheapest_forest, forest
+from holdfast.plan.fastrecover.tree_exact import dual_of_forest, grid_step
 from holdfast.plan.protocol import Solve
 
 BLOCK = 1024
 """Operators to a block: long enough to lose little at its ends, short enough for few steps."""
 WINDOW = 48
-"""Longest segment that is represented as one piece."""
-CELLS = 3_200_000
-"""Most entries of a table; more operators get a narrower window."""
-ROUNDS = 9
+"""Longest segment of a chain that is represented as one piece."""
+TABLE = 3_200_000
+"""Most entries of a chain's table; more operators get a narrower window."""
+HEADS = 8
+"""How many heads a forest tells apart."""
+CELLS = 8_000_000
+"""Most cells of a forest's dynamic program."""
+MERGED = 2000
+"""Largest segment with unsaved joins whose cost is worked out (quadratic in its size)."""
+ROUNDS = 12
+CLOSE = 1e-3
 
 
 def solve_large(problem: Problem, solve: Solve) -> Outcome:
     """A plan and a bound in time about proportional to the number of operators."""
+    if problem.model.has_joins:
+        return _graph(problem, solve)
     start = problem.solve(problem.safest())
     if start is None:
         return Outcome(solution=None)
     other = problem.most() if problem.goal.bounded == "overhead" else problem.fewest()
     start = problem.better(start, problem.solve(other)) or start
-    blocks = _Blocks(problem)
-    search = search_price(problem, blocks.oracle, start, solve, rounds=ROUNDS, tolerance=1e-3)
-    best, bound = search.best or start, search.bound
-    if problem.model.has_joins and not solve.should_stop():
-        closed = _Blocks(problem, closed_joins=True)
-        again = search_price(problem, closed.oracle, best, solve, rounds=6, price=search.price)
-        best = problem.better(best, again.best) or best
+    if problem.model.is_chain:
+        search = search_price(
+            problem, ChainBlocks(problem).oracle, start, solve, rounds=ROUNDS, tolerance=CLOSE
+        )
+    else:
+        tree = forest(problem.model, window=HEADS)
+        step = grid_step(tree, CELLS)
+        search = dual_of_forest(problem, tree, start, solve, step=step, rounds=ROUNDS)
+    return _outcome(search.best or start, search.bound, solve)
+
+
+def _outcome(best: Solution, bound: float, solve: Solve) -> Outcome:
     gap = 1 - bound / best.objective if best.objective else 0.0
     stopped = "stopped early; " if solve.should_stop() else ""
     return Outcome(
         solution=best,
-        bound=min(bound, best.objective),
+        bound=min(bound, best.objective) if math.isfinite(bound) else None,
         optimal=gap <= GAP,
         note=f"{stopped}large topology: proved to be within {max(gap, 0.0):.2%} of the optimum",
     )
 
 
-def path_cover(model: CheckpointModel) -> tuple[IntArray, BoolArray]:
-    """Operators path by path, and where paths begin.
-
-    A path goes on from a producer to its heaviest consumer that takes most from it.
-    """
-    upstream, downstream = model.upstream, model.downstream
-    weight = model.rate.tolist()
-    producer = [max(up, key=weight.__getitem__) if up else -1 for up in upstream]
-    following = [-1] * model.size
-    for j, fed in enumerate(downstream):
-        mine = [i for i in fed if producer[i] == j]
-        if mine:
-            following[j] = max(mine, key=weight.__getitem__)
-    followed = [False] * model.size
-    for i in following:
-        if i >= 0:
-            followed[i] = True
-    order: list[int] = []
-    begins: list[bool] = []
-    for i in model.topology.order:
-        if followed[i]:
-            continue
-        at, first = i, True
-        while at >= 0:
-            order.append(at)
-            begins.append(first)
-            at, first = following[at], False
-    return np.asarray(order, np.int64), np.asarray(begins, bool)
+# -- chains --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Layout:
-    """Where pieces may begin in a row of operators."""
+class ChainBlocks:
+    """A chain as shortest paths over blocks of equal length."""
 
-    breaks: BoolArray
-    """A path or a block begins here: nothing reaches across."""
-    open: BoolArray
-    """A headless piece may begin here at no price."""
-
-
-class _Blocks:
-    """The relaxed problem as shortest paths over blocks of equal length."""
-
-    def __init__(self, problem: Problem, *, closed_joins: bool = False) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         model = problem.model
-        order, begins = path_cover(model)
-        size = len(order)
-        self.length = min(size, BLOCK)
-        window = max(4, min(WINDOW, self.length, CELLS // size))
-        layout = self._layout(order, begins, closed_joins=closed_joins)
-        self.tables: ChainTables = chain_tables(
+        order = np.asarray(model.topology.order)
+        self.length = min(model.size, BLOCK)
+        self.cuts = np.arange(model.size) % self.length == 0
+        self.tables = chain_tables(
             model,
             problem.required,
             problem.forbidden,
             order=order,
-            window=window,
-            barriers=layout.breaks,
-            headless=True,
+            window=max(4, min(WINDOW, self.length, TABLE // model.size)),
+            barriers=self.cuts,
         )
-        self.open = layout.open
-
-    def _layout(self, order: IntArray, begins: BoolArray, *, closed_joins: bool) -> _Layout:
-        problem = self.problem
-        bound = problem.required[order]
-        ends = np.arange(len(order)) % self.length == 0
-        attached = begins & ~bound
-        if closed_joins:
-            joins = np.asarray([len(up) > 1 for up in problem.model.upstream])[order]
-            attached &= ~joins
-            # A join inside a path begins a path of its own, and not for free.
-            begins = begins | joins
-            ends = ends & ~joins
-        return _Layout(breaks=begins | ends, open=(ends & ~begins & ~bound) | attached)
+        self.open = self.cuts & ~problem.required[order]
 
     def oracle(self, price: float) -> tuple[float, BoolArray]:
         """Lower bound and anchors at a price."""
         segment, headless = self.tables.prices(price, self.problem.rule)
-        if headless is None:
-            raise AssertionError("tables with barriers have headless pieces")
-        least, heads = _all_blocks(segment, headless, self.open, self.length)
+        least, heads = through_blocks(segment, headless, self.open, self.length)
         anchors = np.zeros(self.problem.model.size, bool)
         anchors[self.tables.order] = heads
         return least, anchors | self.problem.required
 
 
-def _all_blocks(
+def through_blocks(
     segment: FloatArray, headless: FloatArray, may_open: BoolArray, length: int
 ) -> tuple[float, BoolArray]:
     """Shortest paths through all blocks side by side; least total and where segments begin."""
     size, width = segment.shape
     count = -(-size // length)
-    ends = np.concatenate([by_end(segment), by_end(headless)], axis=1)
-    padded = np.zeros((count * length, 2 * width))
-    # Padding costs nothing and hangs on whatever came before.
-    padded[size:] = np.inf
-    padded[size:, width - 1] = 0.0
-    padded[:size] = ends
-    blocks = padded.reshape(count, length, 2 * width)
+    # Padding behind the last operator costs nothing and begins nothing that counts.
+    ends = np.full((count * length, 2 * width), np.inf)
+    ends[size:, width - 1] = 0.0
+    ends[:size, :width] = by_end(segment)
+    ends[:size, width:] = by_end(headless)
+    blocks = ends.reshape(count, length, 2 * width)
     opened = np.zeros(count * length, bool)
     opened[:size] = may_open
     opened = opened.reshape(count, length)
@@ -175,17 +144,12 @@ def _all_blocks(
         whole[:, at + 1] = both[rows, pick]
         forced[t] = both[:, width] < both[:, 0]
         full[:, at + 1] = np.minimum(both[:, 0], both[:, width])
-    heads = _trace(choice, forced, opened, whole, full, width)
+    heads = _trace(choice, forced, opened, whole <= full, width)
     return float(whole[:, length + width - 1].sum()), heads[:size]
 
 
 def _trace(
-    choice: IntArray,
-    forced: BoolArray,
-    opened: BoolArray,
-    whole: FloatArray,
-    full: FloatArray,
-    width: int,
+    choice: IntArray, forced: BoolArray, opened: BoolArray, free: BoolArray, width: int
 ) -> BoolArray:
     """Walk back through each block; a headless piece needs a full one before it, or an opening."""
     length, count = choice.shape
@@ -197,7 +161,77 @@ def _trace(
             begin = e - width + 1 + pick % width
             bare = pick >= width
             heads[block, begin] = not bare
-            at = begin + width - 1
-            must = bare and not (opened[block, begin] and whole[block, at] <= full[block, at])
+            must = bare and not (opened[block, begin] and free[block, begin + width - 1])
             e = begin - 1
     return heads.ravel()
+
+
+# -- graphs with joins ---------------------------------------------------------------------------
+
+
+def _graph(problem: Problem, solve: Solve) -> Outcome:
+    """Bound by the forest of heaviest producers; plans with joins saved, or not."""
+    best = _first_plan(problem, solve)
+    if best is None:
+        return Outcome(solution=None)
+    bound, price = -math.inf, first_price(best)
+    model = problem.model
+    rate = model.rate.tolist()
+    parent = np.asarray([max(up, key=rate.__getitem__) if up else -1 for up in model.upstream])
+    tree = forest(model, parent=parent, window=HEADS)
+    step, factor, before = grid_step(tree, CELLS), 4.0, 0
+    for _ in range(ROUNDS):
+        found = cheapest_forest(
+            tree,
+            price,
+            problem.rule,
+            required=problem.required,
+            forbidden=problem.forbidden,
+            step=step,
+        )
+        here = problem.goal.bound(found.least, price)
+        side = 1 if here >= bound else -1
+        bound = max(bound, here)
+        if _small(problem, found.anchors):
+            best = problem.better(best, problem.solve(found.anchors)) or best
+        if solve.should_stop() or bound >= best.objective * (1 - CLOSE):
+            break
+        # The bound is concave in the price: climb, and shorten the step when it falls.
+        before = before or -1
+        if side < 0:
+            before, factor = -before, math.sqrt(factor)
+        price *= factor**before
+    return _outcome(best, bound, solve)
+
+
+def _first_plan(problem: Problem, solve: Solve) -> Solution | None:
+    """Every join an anchor leaves a forest, which is planned as such; else the safest plan."""
+    model = problem.model
+    joins = np.asarray([len(up) > 1 for up in model.upstream])
+    closed = replace(problem, required=problem.required | (joins & ~problem.forbidden))
+    best: Solution | None = None
+    if not (joins & problem.forbidden).any():
+        start = closed.solve(closed.fewest())
+        if problem.goal.bounded == "recovery":
+            start = closed.solve(closed.most())
+        if start is not None:
+            parent = np.asarray([up[0] if len(up) == 1 else -1 for up in model.upstream])
+            tree = forest(model, parent=parent, window=HEADS)
+            step = grid_step(tree, CELLS)
+            search = dual_of_forest(closed, tree, start, solve, step=step, rounds=8)
+            best = search.best
+    if best is None:
+        best = problem.solve(problem.safest())
+    return best
+
+
+def _small(problem: Problem, anchors: BoolArray) -> bool:
+    """Whether no large segment has unsaved joins."""
+    upstream = problem.model.upstream
+    label, _ = segments_of(problem.model, anchors)
+    size = np.bincount(label)
+    return all(
+        size[label[i]] <= MERGED
+        for i in range(problem.model.size)
+        if len(upstream[i]) > 1 and not anchors[i]
+    )

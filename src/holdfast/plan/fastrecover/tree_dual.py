@@ -5,13 +5,14 @@ eta part of the state the cost is a sum over operators: an operator whose segmen
 adds rho * (load + rework / eta) for everything between h and itself, and price * b * eta. Its
 children either stay in the segment (same head, same eta) or begin their own.
 
-Frequencies run over a geometric grid of sqrt(a / b) that covers every segment the forest can
-have. A segment's best frequency lies within a factor sqrt(q) of a grid point, where its cost is at
+Frequencies run over a geometric grid of sqrt(a / b). A segment's best frequency lies within a factor sqrt(q) of a grid point, where its cost is at
 most kappa = (sqrt(q) + 1 / sqrt(q)) / 2 times the best: dividing by kappa makes the result a
 proved lower bound (q = 1.02: kappa - 1 = 5e-5).
 
 Operators of one depth are handled together, so that a price takes O(depth) array operations over
-n * depth * grid cells.
+n * depth * grid cells. For deep forests only the nearest `window` operators are told apart as
+heads; one column stands for every head further away and counts only the `window` operators
+nearest, without the head's saved input: less than the truth, so the bound stays valid.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ import numpy as np
 from holdfast.model.checkpointing import BoolArray, CheckpointModel, FloatArray, IntArray
 from holdfast.plan.fastrecover.frequencies import Rule
 
+RANGE = 1e5
+"""Ratio of the highest to the lowest frequency on the grid."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Level:
@@ -34,6 +38,8 @@ class Level:
     """Position of the parent in the level above."""
     starts: IntArray
     """Where each run of siblings begins."""
+    inherit: IntArray
+    """Head column of the level above to the column it becomes here."""
     load: FloatArray
     """Per operator and head (from the root down to itself): failure rate times time to load."""
     rework: FloatArray
@@ -62,39 +68,62 @@ def forest_cells(model: CheckpointModel) -> int:
     return sum(depth)
 
 
-def forest(model: CheckpointModel, *, parent: IntArray | None = None) -> Forest:
+def forest(
+    model: CheckpointModel, *, parent: IntArray | None = None, window: int | None = None
+) -> Forest:
     """Arrange by depth; `parent` overrides the only producer (-1: none)."""
     if parent is None:
         parent = np.asarray([up[0] if up else -1 for up in model.upstream], np.int64)
+    above_of = parent.tolist()
     children: list[list[int]] = [[] for _ in range(model.size)]
-    roots = []
+    here: list[int] = []
     for i in model.topology.order:
-        if parent[i] < 0:
-            roots.append(i)
+        if above_of[i] < 0:
+            here.append(i)
         else:
-            children[int(parent[i])].append(i)
+            children[above_of[i]].append(i)
     levels: list[Level] = []
-    here, at = roots, [-1] * len(roots)
-    load, rework = np.empty((len(roots), 0)), np.empty((len(roots), 0))
+    at = [-1] * len(here)
+    bare = np.empty((len(here), 0, 2))
+    extra = np.empty((len(here), 0, 2))
+    far = False
     while here:
         nodes = np.asarray(here)
-        state, replay = model.state[nodes], model.replay[nodes]
-        load = np.column_stack([load + state[:, None], state + model.access[nodes]])
-        rework = np.column_stack([rework + replay[:, None], replay + model.save[nodes]])
-        above = np.asarray(at)
+        own = np.column_stack([model.state[nodes], model.replay[nodes]])
+        head = np.column_stack([model.access[nodes], model.save[nodes]])
+        bare = np.concatenate([bare + own[:, None], own[:, None]], axis=1)
+        extra = np.concatenate([extra, head[:, None]], axis=1)
+        inherit = np.arange(bare.shape[1] - 1)
+        if window is not None and bare.shape[1] - far > window:
+            bare, extra, inherit, far = _push_far(bare, extra, far=far)
+        above, weight = np.asarray(at), model.failure[nodes][:, None]
         levels.append(
             Level(
                 operators=nodes,
                 parent=above,
                 starts=np.flatnonzero(np.diff(above, prepend=-2)),
-                load=load * model.failure[nodes][:, None],
-                rework=rework * model.failure[nodes][:, None],
+                inherit=inherit,
+                load=(bare + extra)[:, :, 0] * weight,
+                rework=(bare + extra)[:, :, 1] * weight,
             )
         )
         at = [k for k, i in enumerate(here) for _ in children[i]]
         here = [j for i in here for j in children[i]]
-        load, rework = load[at], rework[at]
+        bare, extra = bare[at], extra[at]
     return Forest(model=model, levels=tuple(levels), ratios=_ratios(model, levels))
+
+
+def _push_far(
+    bare: FloatArray, extra: FloatArray, *, far: bool
+) -> tuple[FloatArray, FloatArray, IntArray, bool]:
+    """One head more than the window holds: the oldest joins the column of far heads."""
+    oldest = 1 if far else 0
+    bare = np.concatenate([bare[:, oldest + 1 : oldest + 2], bare[:, oldest + 1 :]], axis=1)
+    none = np.zeros_like(extra[:, :1])
+    columns = extra.shape[1]
+    extra = np.concatenate([none, extra[:, oldest + 1 :]], axis=1)
+    inherit = np.maximum(np.arange(columns - 1) - oldest, 0)
+    return bare, extra, inherit, True
 
 
 def _ratios(model: CheckpointModel, levels: list[Level]) -> tuple[float, float]:
@@ -120,30 +149,41 @@ def _ratios(model: CheckpointModel, levels: list[Level]) -> tuple[float, float]:
     if (model.state == 0).any():
         smallest = float(np.min(writes[writes > 0], initial=math.inf))
         high = most / smallest if math.isfinite(smallest) else low
-    return math.sqrt(low), math.sqrt(max(high, low))
+    # What lies further down hardly costs anything, and the lowest point still bounds it.
+    return math.sqrt(max(low, high * RANGE**-2)), math.sqrt(max(high, low))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grid:
-    """Frequencies to choose from at one price, and how much the grid may cost."""
+    """What replay and writing cost per unit at each point, rounded down by what a point may lose.
 
-    frequency: FloatArray
-    kappa: float
-    slack: float
-    """A point stands for frequencies down to itself divided by this."""
+    The first point stands for all lower frequencies and the last for all higher ones: below l a
+    segment costs at least 2 a / l, above h at least 2 price b h.
+    """
+
+    replay: FloatArray
+    write: FloatArray
+    lowest: FloatArray
+    """An operator may use a point if its cap is not below this."""
 
 
 def make_grid(tree: Forest, price: float, rule: Rule, step: float) -> Grid:
-    """The points for a price; a list is its own grid and costs nothing."""
+    """The points for a price; a list is its own grid and loses nothing."""
     if rule.choices:
-        return Grid(frequency=np.asarray(rule.choices), kappa=1.0, slack=1.0)
+        points = np.asarray(rule.choices)
+        return Grid(replay=1 / points, write=price * points, lowest=points)
     low, high = tree.ratios
     count = 1 + max(1, math.ceil(math.log(high / low) / math.log(step)))
     points = low * np.float64(step) ** np.arange(count, dtype=np.float64) / math.sqrt(price)
-    caps = tree.model.max_frequency
-    points = np.unique(np.concatenate([points, caps[np.isfinite(caps)], [0.0, math.inf]]))
     half = math.sqrt(step)
-    return Grid(frequency=points, kappa=(half + 1 / half) / 2, slack=half)
+    kappa = (half + 1 / half) / 2
+    caps = np.unique(tree.model.max_frequency)
+    caps = caps[np.isfinite(caps)]
+    return Grid(
+        replay=np.concatenate([[2 / points[0]], 1 / points / kappa, 1 / caps, [0.0]]),
+        write=price * np.concatenate([[0.0], points / kappa, caps, [2 * points[-1]]]),
+        lowest=np.concatenate([[0.0], points / half, caps, [points[-1]]]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -165,18 +205,14 @@ def cheapest_forest(
 ) -> Cheapest:
     """Minimum of recovery + price * overhead, rounded down by what the grid may cost."""
     grid = make_grid(tree, price, rule, step)
-    model, eta = tree.model, grid.frequency
-    with np.errstate(divide="ignore"):
-        inverse = np.where(np.isinf(eta), 0.0, 1.0 / eta / grid.kappa)
-    weight = price * eta / grid.kappa
+    model = tree.model
     stay: list[FloatArray] = []
     leave: list[FloatArray] = []
     pick: list[IntArray] = []
     below: tuple[Level, FloatArray] | None = None
     for level in reversed(tree.levels):
         nodes = level.operators
-        over = eta > model.max_frequency[nodes][:, None] * grid.slack
-        value = _own(level, inverse, weight, model, over)
+        value = _own(level, grid, model)
         if below is not None:
             under, passed = below
             value[under.parent[under.starts]] += np.add.reduceat(passed, under.starts, axis=0)
@@ -188,7 +224,7 @@ def cheapest_forest(
         stay.append(value)
         leave.append(begin)
         pick.append(at)
-        below = (level, np.minimum(value[:, :-1, :], begin[:, None, None]))
+        below = (level, np.minimum(value[:, level.inherit, :], begin[:, None, None]))
     stay.reverse()
     leave.reverse()
     pick.reverse()
@@ -196,24 +232,15 @@ def cheapest_forest(
     return Cheapest(least=float(leave[0].sum()), anchors=anchors)
 
 
-def _own(
-    level: Level, inverse: FloatArray, weight: FloatArray, model: CheckpointModel, over: BoolArray
-) -> FloatArray:
+def _own(level: Level, grid: Grid, model: CheckpointModel) -> FloatArray:
     """What the operators of a level add themselves, per head and frequency."""
     nodes = level.operators
-    with np.errstate(invalid="ignore"):
-        value = level.rework[:, :, None] * inverse
-        written = model.state[nodes][:, None] * weight
-        headed = model.access[nodes][:, None] * weight
-    if not np.isfinite(inverse[0]):
-        # 0 * inf: nothing to replay takes no time, nothing to write costs nothing.
-        value[:, :, 0] = np.where(level.rework == 0, 0.0, np.inf)
-    if not np.isfinite(weight[-1]):
-        written[:, -1] = np.where(model.state[nodes] == 0, 0.0, np.inf)
-        headed[:, -1] = np.where(model.access[nodes] == 0, 0.0, np.inf)
+    value = level.rework[:, :, None] * grid.replay
     value += level.load[:, :, None]
+    written = model.state[nodes][:, None] * grid.write
+    over = grid.lowest > model.max_frequency[nodes][:, None]
     value += np.where(over, np.inf, written)[:, None, :]
-    value[:, -1, :] += headed
+    value[:, -1, :] += model.access[nodes][:, None] * grid.write
     return value
 
 
@@ -227,9 +254,9 @@ def _trace(
     for depth in range(1, len(tree.levels)):
         level = tree.levels[depth]
         rows = np.arange(len(level.operators))
-        head, point = head[level.parent], point[level.parent]
+        head, point = level.inherit[head[level.parent]], point[level.parent]
         begins = leave[depth] < stay[depth][rows, head, point]
-        head = np.where(begins, depth, head)
+        head = np.where(begins, level.load.shape[1] - 1, head)
         point = np.where(begins, pick[depth], point)
         anchors[level.operators[begins]] = True
     return anchors

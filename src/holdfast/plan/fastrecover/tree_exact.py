@@ -48,21 +48,23 @@ def exact_tree(problem: Problem, solve: Solve) -> Outcome:
     other = problem.most() if problem.goal.bounded == "overhead" else problem.fewest()
     start = problem.better(start, problem.solve(other)) or start
     tree = forest(problem.model)
-    rough = _dual(problem, tree, start, solve, step=COARSE, rounds=16)
+    rough = dual_of_forest(problem, tree, start, solve, step=COARSE, rounds=16)
     first = improve(problem, rough.best or start, solve)
-    fine = _dual(problem, tree, first, solve, step=_step(tree), rounds=10, price=rough.price)
+    step = grid_step(tree, CELLS)
+    fine = dual_of_forest(problem, tree, first, solve, step=step, rounds=10, price=rough.price)
     fine.plans = rough.plans + fine.plans
     fine.bound = max(fine.bound, rough.bound)
     return _branch(problem, tree, fine, solve)
 
 
-def _step(tree: Forest) -> float:
+def grid_step(tree: Forest, cells: int) -> float:
+    """The finest grid that keeps the program within so many cells."""
     low, high = tree.ratios
-    room = max(4.0, CELLS / tree.cells)
+    room = max(4.0, cells / tree.cells)
     return max(FINE, math.exp(math.log(max(high / low, 1.0)) / room))
 
 
-def _dual(
+def dual_of_forest(
     problem: Problem,
     tree: Forest,
     start: Solution,
@@ -72,6 +74,8 @@ def _dual(
     rounds: int,
     price: float | None = None,
 ) -> PriceSearch:
+    """Price search with the dynamic program as its oracle."""
+
     def oracle(at: float) -> tuple[float, BoolArray]:
         found = cheapest_forest(
             tree,
@@ -109,7 +113,7 @@ def improve(problem: Problem, solution: Solution, solve: Solve, *, sweeps: int =
 
 def _branch(problem: Problem, tree: Forest, root: PriceSearch, solve: Solve) -> Outcome:
     """Best-first search; every open node keeps its own bound."""
-    best, step = root.best, _step(tree)
+    best, step = root.best, grid_step(tree, CELLS)
     if best is None:
         return Outcome(solution=None)
     tie = count()
@@ -132,7 +136,9 @@ def _branch(problem: Problem, tree: Forest, root: PriceSearch, solve: Solve) -> 
             start = side.solve(side.safest())
             if start is None:
                 continue
-            found = _dual(side, tree, start, solve, step=step, rounds=6, price=search.price)
+            found = dual_of_forest(
+                side, tree, start, solve, step=step, rounds=6, price=search.price
+            )
             best = problem.better(best, found.best) or best
             heapq.heappush(queue, (max(found.bound, bound), next(tie), side, found))
         solve.report(Progress(message="branching", objective=best.objective, bound=bound))

@@ -1,20 +1,21 @@
 """`auto`: the right algorithm for the shape, a proof where one can be had.
 
-In-trees (lines among them) with equal costs take one pass; chains of Full links a small DP;
-anything up to some ten thousand tasks is reduced, relaxed and searched; beyond that a handful of
-linear passes, which still come with a bound from disjoint windows.
+In-trees (lines among them) and out-trees take a pass or a small dynamic program, and so do chains
+of Full links; anything up to some ten thousand tasks is reduced, relaxed and searched; beyond that a
+handful of linear passes, which still come with a bound from disjoint windows.
 """
 
 from __future__ import annotations
 
-from holdfast.plan.ftc.core import Core, late
+from holdfast.plan.ftc.core import Core
 from holdfast.plan.ftc.exact import QUICK, search
+from holdfast.plan.ftc.forest import solve_in_forest, solve_out_forest
 from holdfast.plan.ftc.full_chain import full_chain
 from holdfast.plan.ftc.heuristics import packed_bound, quick_plan
 from holdfast.plan.ftc.problem import FtcProblem
 from holdfast.plan.ftc.reduce import core_of
 from holdfast.plan.ftc.result import Answer
-from holdfast.plan.ftc.shapes import is_full_chain, is_tree
+from holdfast.plan.ftc.shapes import is_full_chain, is_out_forest, is_tree
 from holdfast.plan.protocol import Solve
 
 LARGE = 20_000
@@ -24,8 +25,10 @@ LARGE = 20_000
 def auto(problem: FtcProblem, solve: Solve) -> Answer:
     """The best plan for the effort, proved optimal where possible."""
     core = core_of(problem)
-    if problem.equal_costs and is_tree(core):
-        return answer(problem, core, late(core), optimal=True)
+    if is_tree(core):
+        return answer(problem, core, solve_in_forest(core), optimal=True)
+    if is_out_forest(core):
+        return answer(problem, core, solve_out_forest(core), optimal=True)
     if is_full_chain(problem.graph.topology):
         found = full_chain(problem, solve)
         if found is not None:

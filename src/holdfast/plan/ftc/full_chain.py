@@ -56,9 +56,8 @@ def _step(problem: FtcProblem, label: _Label, tasks: range, *, ends: bool) -> li
     times, caps = problem.times, problem.caps
     if any(label.wait + times[v] > caps[v] for v in tasks):
         return []
-    open_tasks = [v for v in tasks if not problem.durable[v]]
-    ranked = sorted(open_tasks, key=lambda v: -times[v])
-    required = tuple(v for v in open_tasks if problem.required[v])
+    required = tuple(v for v in tasks if problem.required[v])
+    ranked = sorted((v for v in tasks if not problem.durable[v]), key=lambda v: -times[v])
     paid = math.fsum(problem.costs[v] for v in required)
     if ends:
         return [_Label(0.0, label.cost + paid, label, required)]

@@ -17,7 +17,7 @@ ALGORITHMS: Mapping[str, str] = {
     "exact": "branch and cut until proved or out of time",
     "late": "one pass, O(N+E): back up only when a consumer could not wait",
     "line": "the paper's algorithm for lines, corrected (optimal there)",
-    "tree": "in-trees in one pass (optimal there)",
+    "tree": "in-trees, nearly linear (optimal there)",
     "dag": "the paper's greedy algorithm for DAGs, corrected",
     "share": "the paper's baseline: the task with the largest share first",
     "exhaustive": "every plan; also the smallest overall latency; small topologies only",
@@ -100,7 +100,7 @@ def _run_on_core(problem: FtcProblem, algorithm: str, solve: Solve) -> Answer:
             hint="write dag or auto",
         )
     backed, finished = runs[algorithm](instance, solve)
-    proved = algorithm == "exhaustive" or (algorithm in ("line", "tree") and problem.equal_costs)
+    proved = algorithm in ("exhaustive", "tree") or (algorithm == "line" and problem.equal_costs)
     note = "" if finished else "stopped early: completed by one late pass"
     return answer(problem, instance, backed, optimal=proved and finished, note=note)
 

@@ -11,6 +11,11 @@ def is_tree(core: Core) -> bool:
     return all(len(consumers) <= 1 for consumers in core.successors)
 
 
+def is_out_forest(core: Core) -> bool:
+    """Every task is fed by at most one other: a forest of out-trees."""
+    return all(len(producers) <= 1 for producers in core.predecessors)
+
+
 def is_lines(core: Core) -> bool:
     """Parallel lines: an in-tree that joins only at its sinks."""
     return is_tree(core) and all(

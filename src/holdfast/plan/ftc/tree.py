@@ -5,22 +5,21 @@ repaired (a backup ends the search only if it is reached in time; otherwise the 
 order of its searches costs backups, so that its optimality theorem is false: `searched` keeps that
 reading for comparison.
 
-`tree` takes the topological order instead and makes u a backup only when its consumer v could no
-longer wait: L(u) + T(v) > R. Every window (a path that is too long) of an in-tree is a path towards
-the root, the pass hits each at the last task that does, and by exchange no plan needs fewer. O(N).
-Optimal when all backups cost the same.
+`tree` takes the topological order instead: one pass with equal costs, a dynamic program with others
+(see `forest`). Optimal.
 """
 
 from __future__ import annotations
 
-from holdfast.plan.ftc.core import Core, late
+from holdfast.plan.ftc.core import Core
+from holdfast.plan.ftc.forest import solve_in_forest
 from holdfast.plan.ftc.rounds import compute_ftc, walk
 from holdfast.plan.protocol import Solve
 
 
 def tree(core: Core, _solve: Solve) -> tuple[bytearray, bool]:
-    """Fewest backups for a forest of in-trees; a single pass, so it always gets to its end."""
-    return late(core), True
+    """The cheapest backups for a forest of in-trees; nearly linear, so it always ends."""
+    return solve_in_forest(core), True
 
 
 def searched(core: Core, solve: Solve) -> tuple[bytearray, bool]:

@@ -107,6 +107,43 @@ def test_tree_equals_exact_on_in_trees() -> None:
         assert tree.count == len(proved.backups)
 
 
+@pytest.mark.parametrize("shape", ["in", "out"])
+def test_forests_with_costs_are_solved_exactly(shape) -> None:
+    """In- and out-forests with any costs, forbidden tasks and durable sources, by brute force."""
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        times, edges, bound = random_instance(rng, 9, tree=True)
+        if shape == "out":
+            edges = [(v, u) for u, v in edges]
+        costs = [float(rng.integers(1, 6)) for _ in times]
+        barred = [v for v in range(len(times)) if rng.random() < 0.15]
+        durable = bool(rng.integers(2))
+        more = {
+            "backup_cost": dict(enumerate(costs)),
+            "backup": dict.fromkeys(barred, "forbidden"),
+        }
+        best = cheapest(
+            times, edges, [bound] * len(times), costs=costs, forbidden=barred, durable=durable
+        )
+        sources = "durable" if durable else "replayed"
+        for algorithm in ("auto", "tree") if shape == "in" else ("auto",):
+            result = run(times, edges, bound, algorithm, more, sources=sources)
+            assert result.feasible == (best is not None)
+            if best is not None:
+                assert result.optimal
+                assert result.objective == pytest.approx(best)
+
+
+def test_a_required_durable_source_is_still_a_backup() -> None:
+    """Required means listed and paid for, also where the output would survive anyway."""
+    more = {"backup": {0: "required"}, "backup_cost": {0: 2.0, 1: 3.0}}
+    edges = [(0, 1), (1, 2)]
+    for algorithm in ("auto", "exact"):
+        result = run([1, 1, 1], edges, 2.0, algorithm, more, sources="durable")
+        assert result.backups == ("0",)
+        assert result.objective == 2.0
+
+
 def test_full_chains_are_solved_exactly() -> None:
     """The DP over Full links equals brute force, weights and costs differing within operators."""
     rng = np.random.default_rng(5)
