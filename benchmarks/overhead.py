@@ -42,9 +42,10 @@ VARIANTS: dict[str, Any] = {
 }
 """A plain query's settings, or the cuts of a deployment."""
 BEHIND_S = 3.0
-BACKLOG_ROWS = 400_000
+BACKLOG_ROWS = 200_000
 """What waits at saturation: a few batches' worth."""
 SATURATION_FILE_RATE = 200_000
+SATURATION_BATCHES = 4
 
 
 def main() -> None:
@@ -178,12 +179,9 @@ def saturate(feed: Feed, watch: Watch, system: System, seconds: float) -> dict[s
     time.sleep(seconds / 3)
     warm, cpu, before = time.monotonic(), _cpu_s(system), watch.latest
     crossed = _crossed(system)
-    time.sleep(2 * seconds / 3)
+    changes = _several_changes(watch, warm, at_least_s=2 * seconds / 3, at_most_s=4 * seconds)
     used, rows = _cpu_s(system) - cpu, watch.latest - before
     feed.close()
-    changes = watch.changes(warm)
-    if len(changes) < 2:
-        raise SystemExit("no progress at saturation; give it more --seconds")
     (first, at_first), (last, at_last) = changes[0], changes[-1]
     passed = _crossed(system)
     return {
@@ -193,6 +191,19 @@ def saturate(feed: Feed, watch: Watch, system: System, seconds: float) -> dict[s
             unit: (passed[unit] - crossed[unit]) / max(rows, 1) for unit in crossed
         },
     }
+
+
+def _several_changes(
+    watch: Watch, after: float, *, at_least_s: float, at_most_s: float
+) -> list[tuple[float, int]]:
+    """Wait until enough batches have ended to speak of a rate."""
+    while True:
+        waited, changes = time.monotonic() - after, watch.changes(after)
+        if waited >= at_least_s and len(changes) >= SATURATION_BATCHES:
+            return changes
+        if waited >= at_most_s:
+            raise SystemExit(f"{len(changes)} batches in {waited:.0f} s at saturation")
+        time.sleep(0.1)
 
 
 def boundary_cost(rows: dict[str, dict[str, Any]]) -> float | None:

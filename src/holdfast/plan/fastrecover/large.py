@@ -24,14 +24,14 @@ from holdfast.model.checkpointing import BoolArray, FloatArray, IntArray, segmen
 from holdfast.plan.fastrecover.chain_tables import by_end, chain_tables
 from holdfast.plan.fastrecover.problem import (
     GAP,
+    Oracle,
     Outcome,
     Problem,
     Solution,
-    first_price,
-    search_price,
+    climb_price,
 )
-from holdfast.plan.fastrecover.tree_dual import cheapest_forest, forest
-from holdfast.plan.fastrecover.tree_exact import dual_of_forest, grid_step
+from holdfast.plan.fastrecover.tree_dual import Forest, cheapest_forest, forest
+from holdfast.plan.fastrecover.tree_exact import grid_step
 from holdfast.plan.protocol import Solve
 
 BLOCK = 1024
@@ -46,7 +46,7 @@ CELLS = 8_000_000
 """Most cells of a forest's dynamic program."""
 MERGED = 2000
 """Largest segment with unsaved joins whose cost is worked out (quadratic in its size)."""
-ROUNDS = 12
+ROUNDS = 14
 CLOSE = 1e-3
 
 
@@ -60,14 +60,28 @@ def solve_large(problem: Problem, solve: Solve) -> Outcome:
     other = problem.most() if problem.goal.bounded == "overhead" else problem.fewest()
     start = problem.better(start, problem.solve(other)) or start
     if problem.model.is_chain:
-        search = search_price(
-            problem, ChainBlocks(problem).oracle, start, solve, rounds=ROUNDS, tolerance=CLOSE
-        )
+        oracle = ChainBlocks(problem).oracle
     else:
-        tree = forest(problem.model, window=HEADS)
-        step = grid_step(tree, CELLS)
-        search = dual_of_forest(problem, tree, start, solve, step=step, rounds=ROUNDS)
+        oracle = _forest_oracle(problem, forest(problem.model, window=HEADS))
+    search = climb_price(problem, oracle, start, solve, rounds=ROUNDS, tolerance=CLOSE)
     return _outcome(search.best or start, search.bound, solve)
+
+
+def _forest_oracle(problem: Problem, tree: Forest) -> Oracle:
+    step = grid_step(tree, CELLS)
+
+    def oracle(price: float) -> tuple[float, BoolArray]:
+        found = cheapest_forest(
+            tree,
+            price,
+            problem.rule,
+            required=problem.required,
+            forbidden=problem.forbidden,
+            step=step,
+        )
+        return found.least, found.anchors
+
+    return oracle
 
 
 def _outcome(best: Solution, bound: float, solve: Solve) -> Outcome:
@@ -174,34 +188,19 @@ def _graph(problem: Problem, solve: Solve) -> Outcome:
     best = _first_plan(problem, solve)
     if best is None:
         return Outcome(solution=None)
-    bound, price = -math.inf, first_price(best)
     model = problem.model
     rate = model.rate.tolist()
     parent = np.asarray([max(up, key=rate.__getitem__) if up else -1 for up in model.upstream])
-    tree = forest(model, parent=parent, window=HEADS)
-    step, factor, before = grid_step(tree, CELLS), 4.0, 0
-    for _ in range(ROUNDS):
-        found = cheapest_forest(
-            tree,
-            price,
-            problem.rule,
-            required=problem.required,
-            forbidden=problem.forbidden,
-            step=step,
-        )
-        here = problem.goal.bound(found.least, price)
-        side = 1 if here >= bound else -1
-        bound = max(bound, here)
-        if _small(problem, found.anchors):
-            best = problem.better(best, problem.solve(found.anchors)) or best
-        if solve.should_stop() or bound >= best.objective * (1 - CLOSE):
-            break
-        # The bound is concave in the price: climb, and shorten the step when it falls.
-        before = before or -1
-        if side < 0:
-            before, factor = -before, math.sqrt(factor)
-        price *= factor**before
-    return _outcome(best, bound, solve)
+    search = climb_price(
+        problem,
+        _forest_oracle(problem, forest(model, parent=parent, window=HEADS)),
+        best,
+        solve,
+        rounds=ROUNDS,
+        tolerance=CLOSE,
+        usable=lambda anchors: _small(problem, anchors),
+    )
+    return _outcome(search.best or best, search.bound, solve)
 
 
 def _first_plan(problem: Problem, solve: Solve) -> Solution | None:
@@ -216,9 +215,8 @@ def _first_plan(problem: Problem, solve: Solve) -> Solution | None:
             start = closed.solve(closed.most())
         if start is not None:
             parent = np.asarray([up[0] if len(up) == 1 else -1 for up in model.upstream])
-            tree = forest(model, parent=parent, window=HEADS)
-            step = grid_step(tree, CELLS)
-            search = dual_of_forest(closed, tree, start, solve, step=step, rounds=8)
+            oracle = _forest_oracle(closed, forest(model, parent=parent, window=HEADS))
+            search = climb_price(closed, oracle, start, solve, rounds=8, tolerance=CLOSE)
             best = search.best
     if best is None:
         best = problem.solve(problem.safest())

@@ -9,6 +9,7 @@ collects plans on the way.
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,6 +34,8 @@ from holdfast.plan.fastrecover.frequencies import (
 )
 from holdfast.plan.protocol import Solve
 
+CLIMB = 2.0
+"""First steps of `climb_price`, as a natural logarithm."""
 GAP = 1e-9
 """Relative gap between plan and bound that counts as proved."""
 
@@ -197,6 +200,53 @@ def _next_price(low: float, high: float, own: float | None) -> float:
     if low == 0.0:
         return high / 8.0
     return math.sqrt(low * high)
+
+
+def climb_price(
+    problem: Problem,
+    oracle: Oracle,
+    start: Solution,
+    solve: Solve,
+    *,
+    rounds: int,
+    tolerance: float,
+    usable: Callable[[BoolArray], bool] = lambda _anchors: True,
+) -> PriceSearch:
+    """Maximise the bound where the oracle is a relaxation, so that only its values can be trusted.
+
+    The bound is concave in the price: steps on the logarithmic scale until it falls on both sides,
+    then the wider gap around the best is halved. `usable` says which plans are worth evaluating.
+    """
+    state = PriceSearch(best=start, bound=-math.inf, price=first_price(start))
+    seen: list[tuple[float, float]] = []
+    at = math.log(state.price)
+    tried: set[float] = set()
+    for _ in range(rounds):
+        price = math.exp(at)
+        least, anchors = oracle(price)
+        bound = problem.goal.bound(least, price)
+        insort(seen, (at, bound))
+        if bound > state.bound:
+            state.bound, state.price = bound, price
+        if usable(anchors):
+            state.best = problem.better(state.best, problem.solve(anchors))
+        if state.closed(tolerance) or solve.should_stop():
+            break
+        place = max(range(len(seen)), key=lambda k: seen[k][1])
+        own = math.log(first_price(state.best)) if state.best is not None else at
+        if place == 0:
+            at = min(seen[0][0] - CLIMB, own)
+        elif place == len(seen) - 1:
+            at = max(seen[-1][0] + CLIMB, own)
+        else:
+            low, best, high = (seen[place + k][0] for k in (-1, 0, 1))
+            if high - low < 0.02:
+                break
+            at = (low + best) / 2 if best - low > high - best else (best + high) / 2
+            if low < own < high and own not in tried:
+                at = own
+        tried.add(own)
+    return state
 
 
 def with_frequencies(problem: Problem, anchors: BoolArray, frequency: FloatArray) -> Solution:

@@ -1,8 +1,8 @@
 """`auto`: the right algorithm for the shape, a proof where one can be had.
 
 In-trees (lines among them) and out-trees take a pass or a small dynamic program, and so do chains
-of Full links; anything up to some ten thousand tasks is reduced, relaxed and searched; beyond that a
-handful of linear passes, which still come with a bound from disjoint windows.
+of Full links; anything up to some ten thousand tasks is reduced, relaxed and searched; beyond that
+a handful of linear passes, which still come with a bound from disjoint windows.
 """
 
 from __future__ import annotations
