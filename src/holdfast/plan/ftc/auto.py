@@ -7,11 +7,11 @@ a handful of linear passes, which still come with a bound from disjoint windows.
 
 from __future__ import annotations
 
-from holdfast.plan.ftc.core import Core
+from holdfast.plan.ftc.core import Core, late, prune_backward
 from holdfast.plan.ftc.exact import QUICK, search
 from holdfast.plan.ftc.forest import solve_in_forest, solve_out_forest
 from holdfast.plan.ftc.full_chain import full_chain
-from holdfast.plan.ftc.heuristics import packed_bound, quick_plan
+from holdfast.plan.ftc.heuristics import packed_bound
 from holdfast.plan.ftc.problem import FtcProblem
 from holdfast.plan.ftc.reduce import core_of
 from holdfast.plan.ftc.result import Answer
@@ -34,7 +34,7 @@ def auto(problem: FtcProblem, solve: Solve) -> Answer:
         if found is not None:
             return found
     if core.size + core.links > LARGE:
-        plan = quick_plan(core)
+        plan = prune_backward(core, late(core))
         bound = packed_bound(core) + _required_cost(problem)
         return answer(problem, core, plan, bound=bound)
     return search(problem, solve, QUICK)
