@@ -203,7 +203,9 @@ def _several_changes(
         waited, changes = time.monotonic() - after, watch.changes(after)
         if waited >= at_least_s and len(changes) >= SATURATION_BATCHES:
             return changes
-        if waited >= at_most_s:
+        if waited >= at_most_s and len(changes) >= 2:
+            return changes
+        if waited >= 2 * at_most_s:
             raise SystemExit(f"{len(changes)} batches in {waited:.0f} s at saturation")
         time.sleep(0.1)
 

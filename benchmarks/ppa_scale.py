@@ -1,8 +1,7 @@
 """PPA: planning time as topologies grow, and the two promised sizes.
 
-The time includes preparing the fidelity model. The
-budget is 80% of the tasks, as in the paper's figure 18(b), where 50 operators of 10 to 20 tasks
-take half a second.
+The time includes preparing the fidelity model. Promised is a budget of 80% of the tasks, as in the
+paper's figure 18(b), where 50 operators of 10 to 20 tasks take half a second.
 """
 
 from __future__ import annotations

@@ -57,6 +57,10 @@ def place(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A test runner in the background ignores Ctrl-C, and its children would inherit that.
+            preexec_fn=lambda: signal.signal(  # noqa: PLW1509 - one thread here
+                signal.SIGINT, signal.default_int_handler
+            ),
         )
         started.append(process)
         return process

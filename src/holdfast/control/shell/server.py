@@ -271,7 +271,7 @@ class Shell:
             case "kill":
                 node = str(request.get("node"))
                 if node not in state.nodes:
-                    known = ", ".join(state.nodes) or "none"
+                    known = ", ".join(sorted(state.nodes)) or "none"
                     return {"ok": False, "error": f"no node {node!r}; there are: {known}"}
                 self.feed(e.KillRequested(cause=self._cause("kill"), node=node))
             case "retry":

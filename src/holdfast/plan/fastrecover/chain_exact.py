@@ -87,12 +87,6 @@ def finish_chain(
     best = search.best
     if best is None or search.closed():
         return Outcome(solution=best, bound=search.bound, optimal=best is not None)
-    if problem.rule.powers_of_two:
-        return Outcome(
-            solution=best,
-            bound=search.bound,
-            note="powers of two: at most 4.1% above the best without that restriction",
-        )
     labels = _Labels(problem, tables, search)
     done = labels.run(solve)
     best = labels.best

@@ -95,6 +95,9 @@ def chain_tables(
     inner[:, 0] = 0.0
     within = exists & (np.cumsum(inner, axis=1) == 0)
     allowed = within & ~(forbidden & ~required)[order][:, None]
+    ceiling: FloatArray = np.broadcast_to(np.inf, (size, width))
+    if np.isfinite(model.max_frequency).any():
+        ceiling = np.minimum.accumulate(spread(model.max_frequency, np.inf), axis=1)
     bare = None
     if barriers is not None or width < size:
         bare_fixed = np.where(within, np.cumsum(failure * load, axis=1), np.inf)
@@ -104,7 +107,7 @@ def chain_tables(
         fixed=fixed,
         replay=redo,
         write=write + head_access[:, None],
-        max_frequency=np.minimum.accumulate(spread(model.max_frequency, np.inf), axis=1),
+        max_frequency=ceiling,
         save=head_save,
         allowed=allowed,
         headless=bare,

@@ -66,7 +66,7 @@ def solve_dag(problem: Problem, solve: Solve) -> Outcome:
     start = problem.better(start, problem.solve(other)) or start
     graph = MaskedGraph(problem.model)
     search = LocalSearch(problem, graph, start)
-    if len(search.free) <= ENUMERATE and not problem.rule.powers_of_two:
+    if len(search.free) <= ENUMERATE:
         return _enumerate(search, solve)
     search.run(solve, kicks=0)
     if solve.should_stop():
@@ -82,7 +82,7 @@ def solve_dag(problem: Problem, solve: Solve) -> Outcome:
     return Outcome(
         solution=best,
         bound=min(bound, best.objective),
-        optimal=bound >= best.objective * (1 - GAP) and not problem.rule.powers_of_two,
+        optimal=bound >= best.objective * (1 - GAP),
         note="stopped early" if solve.should_stop() else "",
     )
 

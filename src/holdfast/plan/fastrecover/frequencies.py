@@ -189,7 +189,7 @@ def _any_frequency(costs: Costs, goal: Goal) -> Allocation | None:
     frequency = np.where(write == 0, cap, 0.0)
     frequency[(write == 0) & (replay == 0) & np.isinf(cap)] = np.inf
     a, b, top = replay[active], write[active], cap[active]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         binding = top * np.sqrt(b / a)
     if goal.bounded == "overhead":
         room = goal.limit - float(costs.save.sum())

@@ -2,7 +2,7 @@
 
 Every plan's cost at a price on overhead only falls when a segment is split and the rear part keeps
 no head: recovery terms shrink, and sqrt((a1+a2)(b1+b2)) >= sqrt(a1 b1) + sqrt(a2 b2). Chains are
-therefore cut into blocks of about a thousand operators and segments represented up to a window of
+therefore cut into blocks of a few thousand operators and segments represented up to a window of
 a few dozen: wherever something was cut, a piece may begin without a head at no price. Shortest
 paths through all blocks at once, one array operation per position, bound every plan from below in
 O(n * window). The plan comes from the same paths, evaluated as what it is: a headless piece
@@ -34,11 +34,11 @@ from holdfast.plan.fastrecover.tree_dual import Forest, cheapest_forest, forest
 from holdfast.plan.fastrecover.tree_exact import grid_step
 from holdfast.plan.protocol import Solve
 
-BLOCK = 1024
+BLOCK = 2048
 """Operators to a block: long enough to lose little at its ends, short enough for few steps."""
-WINDOW = 48
+WINDOW = 64
 """Longest segment of a chain that is represented as one piece."""
-TABLE = 3_200_000
+TABLE = 5_000_000
 """Most entries of a chain's table; more operators get a narrower window."""
 HEADS = 8
 """How many heads a forest tells apart."""
@@ -46,8 +46,10 @@ CELLS = 8_000_000
 """Most cells of a forest's dynamic program."""
 MERGED = 2000
 """Largest segment with unsaved joins whose cost is worked out (quadratic in its size)."""
+BLOCKS = (250, 1000, 4000)
+"""Stretches tried as segments when not every join can save its inputs."""
 ROUNDS = 14
-CLOSE = 1e-3
+CLOSE = 4e-3
 
 
 def solve_large(problem: Problem, solve: Solve) -> Outcome:
@@ -59,6 +61,7 @@ def solve_large(problem: Problem, solve: Solve) -> Outcome:
         return Outcome(solution=None)
     other = problem.most() if problem.goal.bounded == "overhead" else problem.fewest()
     start = problem.better(start, problem.solve(other)) or start
+    oracle: Oracle
     if problem.model.is_chain:
         oracle = ChainBlocks(problem).oracle
     else:
@@ -120,6 +123,8 @@ class ChainBlocks:
     def oracle(self, price: float) -> tuple[float, BoolArray]:
         """Lower bound and anchors at a price."""
         segment, headless = self.tables.prices(price, self.problem.rule)
+        if headless is None:
+            raise AssertionError("tables with barriers price what begins before them")
         least, heads = through_blocks(segment, headless, self.open, self.length)
         anchors = np.zeros(self.problem.model.size, bool)
         anchors[self.tables.order] = heads
@@ -216,11 +221,24 @@ def _first_plan(problem: Problem, solve: Solve) -> Solution | None:
         if start is not None:
             parent = np.asarray([up[0] if len(up) == 1 else -1 for up in model.upstream])
             oracle = _forest_oracle(closed, forest(model, parent=parent, window=HEADS))
-            search = climb_price(closed, oracle, start, solve, rounds=8, tolerance=CLOSE)
+            search = climb_price(closed, oracle, start, solve, rounds=6, tolerance=CLOSE)
             best = search.best
-    if best is None:
-        best = problem.solve(problem.safest())
-    return best
+    if best is None and problem.goal.bounded == "overhead":
+        for length in BLOCKS:
+            anchors = _between_blocks(problem, length)
+            if float(model.save[anchors].sum()) < problem.goal.limit:
+                best = problem.better(best, problem.solve(anchors))
+    return best or problem.solve(problem.safest())
+
+
+def _between_blocks(problem: Problem, length: int) -> BoolArray:
+    """Anchors wherever an edge leads from one stretch of the topological order to a later one."""
+    model = problem.model
+    block = np.empty(model.size, np.int64)
+    block[np.asarray(model.topology.order)] = np.arange(model.size) // length
+    where = block.tolist()
+    crossed = [any(where[j] != where[i] for j in up) for i, up in enumerate(model.upstream)]
+    return (np.asarray(crossed) & ~problem.forbidden) | problem.required
 
 
 def _small(problem: Problem, anchors: BoolArray) -> bool:

@@ -16,10 +16,10 @@ from holdfast.plan.fastrecover.chain_exact import exact_chain
 from holdfast.plan.fastrecover.chain_grid import DEFAULT_STEPS as CHAIN_STEPS
 from holdfast.plan.fastrecover.chain_grid import chain_on_grid
 from holdfast.plan.fastrecover.curve import trade_off
-from holdfast.plan.fastrecover.dag import solve_dag
 from holdfast.plan.fastrecover.explain import explain_plan
 from holdfast.plan.fastrecover.frequencies import Goal, Rule
 from holdfast.plan.fastrecover.naive import n_segments, one_segment
+from holdfast.plan.fastrecover.powers import in_powers_of_two
 from holdfast.plan.fastrecover.problem import Outcome, Problem
 from holdfast.plan.fastrecover.result import FastRecoverPlan, to_plan
 from holdfast.plan.fastrecover.rsrfs import rsrfs
@@ -43,6 +43,7 @@ ALGORITHMS: Mapping[str, str] = {
 ON_GRID = frozenset({"chain", "rsrfs", "tree"})
 ON_CHAINS = frozenset({"chain", "rsrfs", "rsrfs-exact"})
 RELAXED = frozenset({"rsrfs", "rsrfs-exact"})
+SEARCHING = frozenset({"auto", "dag", "exact"})
 MOST_CHAIN = 3000
 """Longest chain for algorithms whose tables are quadratic."""
 MOST_CELLS = 40_000_000
@@ -197,18 +198,23 @@ def check_algorithm(model: CheckpointModel, request: PlanRequest) -> None:
             refuse(f"the grid has {cells} cells for each head", "write auto, or a coarser grid")
 
 
+def exact(problem: Problem, solve: Solve) -> Outcome:
+    """Chains and out-trees, no grid."""
+    if problem.model.size > MOST_CHAIN:
+        return auto(problem, solve)
+    return (exact_chain if problem.model.is_chain else exact_tree)(problem, solve)
+
+
 def run(problem: Problem, request: PlanRequest, solve: Solve) -> Outcome:
     """The algorithm asked for."""
+    if problem.rule.powers_of_two and request.algorithm in SEARCHING:
+        algorithm = exact if request.algorithm == "exact" else auto
+        return in_powers_of_two(problem, solve, algorithm)
     match request.algorithm:
-        case "auto":
+        case "auto" | "dag":
             return auto(problem, solve)
         case "exact":
-            large = problem.model.size > MOST_CHAIN
-            if large:
-                return auto(problem, solve)
-            return (exact_chain if problem.model.is_chain else exact_tree)(problem, solve)
-        case "dag":
-            return solve_dag(problem, solve)
+            return exact(problem, solve)
         case "chain":
             return chain_on_grid(problem, solve, steps=request.grid_overhead or CHAIN_STEPS)
         case "rsrfs":

@@ -5,9 +5,9 @@ eta part of the state the cost is a sum over operators: an operator whose segmen
 adds rho * (load + rework / eta) for everything between h and itself, and price * b * eta. Its
 children either stay in the segment (same head, same eta) or begin their own.
 
-Frequencies run over a geometric grid of sqrt(a / b). A segment's best frequency lies within a factor sqrt(q) of a grid point, where its cost is at
-most kappa = (sqrt(q) + 1 / sqrt(q)) / 2 times the best: dividing by kappa makes the result a
-proved lower bound (q = 1.02: kappa - 1 = 5e-5).
+Frequencies run over a geometric grid of sqrt(a / b). A segment's best frequency lies within a
+factor sqrt(q) of a grid point, where its cost is at most kappa = (sqrt(q) + 1 / sqrt(q)) / 2 times
+the best: dividing by kappa makes the result a proved lower bound (q = 1.02: kappa - 1 = 5e-5).
 
 Operators of one depth are handled together, so that a price takes O(depth) array operations over
 n * depth * grid cells. For deep forests only the nearest `window` operators are told apart as

@@ -147,7 +147,7 @@ def _branch(problem: Problem, tree: Forest, root: PriceSearch, solve: Solve) -> 
     return Outcome(
         solution=best,
         bound=bound,
-        optimal=proved and not problem.rule.powers_of_two,
+        optimal=proved,
         note="" if proved else "stopped early: not proved optimal",
     )
 

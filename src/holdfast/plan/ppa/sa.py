@@ -40,7 +40,7 @@ POLISH_STEPS = 800
 """Growth steps that the exchange may use in all."""
 SINGLE_STEPS = 300
 """Up to this many tasks are taken away one at a time (in larger topologies fewer)."""
-LOOKS_ABOVE = ((2_000, 300), (20_000, 150), (math.inf, 60))
+LOOKS_ABOVE = ((20_000, 150), (math.inf, 60))
 """Beyond, as many looks as this take a topology of so many tasks down to the budget."""
 FINEST_STEP = 0.0025
 """Share of the tasks per look below which more looks bring nothing."""
