@@ -198,9 +198,14 @@ def _load(file: str) -> Topology:
         from holdfast.pipeline import load_pipeline
 
         return load_pipeline(file).topology()
+    import gc
+
     from holdfast.model.files import load_topology
 
-    return load_topology(file)
+    topology = load_topology(file)
+    # It stays to the end: nothing in it is ever garbage, so the collector need not look again.
+    gc.freeze()
+    return topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

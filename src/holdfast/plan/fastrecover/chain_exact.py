@@ -4,7 +4,9 @@ Problem: positions 0..n-1; choose where segments begin. With K, S, D summed over
 (S = sum sqrt(a b)), expected recovery time is K + S^2 / (C - D), so a prefix matters only through
 its label (K, S, D). Labels are extended segment by segment; one that another beats in all parts is
 dropped, and so is one whose completion at any of a few prices on overhead cannot beat the best
-plan known. The prices come from the Lagrangian dual, which also gives the first plan.
+plan known by more than 1e-7. The prices come from the Lagrangian dual, which also gives the first
+plan; at every position the most promising label is completed by the dual's own suffix, which keeps
+the best plan good enough to discard by.
 
 Caps: a segment is either free, adding (0, S, D) and the level M at which its cap would bind, or
 held at its cap, adding (K + a / cap, 0, D + b * cap). With M as a fourth part dominance stays
@@ -40,10 +42,14 @@ from holdfast.plan.fastrecover.problem import (
 )
 from holdfast.plan.protocol import Progress, Solve
 
-LABEL_LIMIT = 400_000
+WORTH_TRYING = 6
+"""Labels at a position from which on completing some pays."""
+LABEL_LIMIT = 200_000
 """Labels in all after which the search gives up proving and reports the dual bound."""
-SPREAD = (1.0, 0.9, 1.1, 0.7, 1.4)
+SPREAD = (1.0, 0.93, 1.07, 0.85, 1.17, 0.7, 1.4)
 """Prices used to discard labels, relative to the one with the best bound."""
+PRECISION = 1e-7
+"""A label that cannot improve the best plan by this share is dropped."""
 
 
 def exact_chain(problem: Problem, solve: Solve) -> Outcome:
@@ -91,7 +97,8 @@ def finish_chain(
     done = labels.run(solve)
     best = labels.best
     if done:
-        return Outcome(solution=best, bound=best.objective, optimal=True)
+        proved = max(search.bound, best.objective * (1 - PRECISION))
+        return Outcome(solution=best, bound=min(proved, best.objective), optimal=True)
     return Outcome(
         solution=best,
         bound=min(search.bound, best.objective),
@@ -117,12 +124,14 @@ class _Labels:
         self.problem, self.tables, self.best = problem, tables, search.best
         self.prices = [search.price * factor for factor in SPREAD if search.price > 0]
         self.rest: list[FloatArray] = []
+        self.next: list[list[int]] = []
         self.alive = tables.allowed.copy()
         for price in self.prices:
             segment, _ = tables.prices(price, problem.rule)
             before, _ = prefixes(segment)
-            after = suffixes(segment)
+            after, following = suffixes(segment)
             self.rest.append(after)
+            self.next.append(following)
             ends = np.minimum(
                 np.arange(tables.size)[:, None] + np.arange(tables.window)[None, :] + 1,
                 tables.size,
@@ -131,7 +140,7 @@ class _Labels:
             self.alive &= whole <= self._ceiling(price)
 
     def _ceiling(self, price: float) -> float:
-        return self.problem.goal.needed(self.best.objective, price) * (1 + 1e-12)
+        return self.problem.goal.needed(self.best.objective * (1 - PRECISION), price)
 
     def _arcs(self, h: int) -> _Arcs:
         tables, rule = self.tables, self.problem.rule
@@ -180,11 +189,32 @@ class _Labels:
                 return True
             if not len(labels):
                 continue
+            if len(labels) >= WORTH_TRYING:
+                self._try_suffixes(labels, p, kept)
+                keep = self._hopeful(labels, np.full(len(labels), p))
+                labels, kept[p] = labels[keep], origin[keep]
+                if not len(labels):
+                    continue
             total += len(labels)
             if total > LABEL_LIMIT or (p % 8 == 0 and solve.should_stop()):
                 return False
             self._extend(labels, p, pending)
         return True
+
+    def _try_suffixes(self, labels: FloatArray, p: int, kept: list[IntArray]) -> None:
+        """Complete the label with the least bound at each price by that price's own suffix."""
+        few = list(zip(self.prices, self.rest, self.next, strict=True))[:3]
+        for price, rest, following in few:
+            least = labels[:, 0] + 2 * np.sqrt(price) * labels[:, 1] + price * labels[:, 2]
+            at = int(least.argmin())
+            if least[at] + rest[p] > self._ceiling(price):
+                continue
+            anchors = self._trace(at, kept, p)
+            h = p
+            while h < self.tables.size:
+                anchors[self.tables.order[h]] = True
+                h = following[h]
+            self.best = self.problem.better(self.best, self.problem.solve(anchors)) or self.best
 
     def _extend(
         self, labels: FloatArray, p: int, pending: list[list[tuple[FloatArray, IntArray]]]
@@ -236,13 +266,12 @@ class _Labels:
         for at in np.argsort(value):
             if not value[at] < self.best.objective:
                 break
-            found = self.problem.solve(self._trace(int(at), kept))
+            found = self.problem.solve(self._trace(int(at), kept, self.tables.size))
             if found is not None and found.objective < self.best.objective:
                 self.best = found
 
-    def _trace(self, at: int, kept: list[IntArray]) -> BoolArray:
+    def _trace(self, at: int, kept: list[IntArray], p: int) -> BoolArray:
         anchors = np.zeros(self.problem.model.size, bool)
-        p = self.tables.size
         while p > 0:
             p, at = (int(x) for x in kept[p][at])
             anchors[self.tables.order[p]] = True
@@ -251,17 +280,22 @@ class _Labels:
 
 def undominated(labels: FloatArray) -> IntArray:
     """Rows (K, S, D, M) that no other row beats (small K, S, D and large M are good)."""
-    if len(labels) == 1:
-        return np.zeros(1, np.int64)
     view = labels.copy()
     view[:, 3] = -view[:, 3]
     order = np.lexsort((view[:, 3], view[:, 2], view[:, 1], view[:, 0]))
     view = view[order]
-    kept = np.empty((len(view), 4))
-    chosen: list[int] = []
-    for i, row in enumerate(view):
-        if not chosen or not (kept[: len(chosen)] <= row).all(axis=1).any():
-            kept[len(chosen)] = row
-            chosen.append(i)
-    kept_rows: IntArray = order[np.asarray(chosen)]
-    return kept_rows
+    _, first = np.unique(view, axis=0, return_index=True)
+    order, view = order[np.sort(first)], view[np.sort(first)]
+    keep = np.ones(len(view), bool)
+    for start in range(0, len(view), 128):
+        # Only rows that sort before can beat; those already beaten are beaten by a kept one.
+        rows = view[start : start + 128]
+        rivals = view[: start + len(rows)][keep[: start + len(rows)]]
+        names = np.flatnonzero(keep[: start + len(rows)])
+        beats = np.ones((len(rivals), len(rows)), bool)
+        for part in range(1, 4):
+            beats &= rivals[:, part][:, None] <= rows[:, part][None, :]
+        beats &= names[:, None] < np.arange(start, start + len(rows))[None, :]
+        keep[start : start + len(rows)] = ~beats.any(axis=0)
+    kept: IntArray = order[keep]
+    return kept

@@ -156,14 +156,18 @@ def prefixes(segment: FloatArray) -> tuple[FloatArray, list[int]]:
     return value[width - 1 :], begins
 
 
-def suffixes(segment: FloatArray) -> FloatArray:
-    """Least cost of each suffix; entry n is 0."""
+def suffixes(segment: FloatArray) -> tuple[FloatArray, list[int]]:
+    """Least cost of each suffix (entry n is 0), and where its second segment begins."""
     size, width = segment.shape
     value = np.full(size + width, np.inf)
     value[size] = 0.0
+    following = [size] * size
     for h in reversed(range(size)):
-        value[h] = (segment[h] + value[h + 1 : h + 1 + width]).min()
-    return value[: size + 1]
+        reach = segment[h] + value[h + 1 : h + 1 + width]
+        at = int(reach.argmin())
+        value[h] = reach[at]
+        following[h] = h + 1 + at
+    return value[: size + 1], following
 
 
 def _plain_path(segment: FloatArray) -> Path:

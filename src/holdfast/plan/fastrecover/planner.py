@@ -99,12 +99,12 @@ class FastRecoverPlanner:
 def make_problem(topology: Topology, request: PlanRequest) -> Problem:
     """Check a request's numbers and names and put them in the algorithms' form."""
     model = checkpoint_model(topology)
-    required = model.is_source | _named(model, request.required, "--require")
-    forbidden = _named(model, request.forbidden, "--forbid")
+    required = model.is_source | _named(model, request.required, "--required")
+    forbidden = _named(model, request.forbidden, "--forbidden")
     for i in np.flatnonzero(required & forbidden):
         name = topology.operators[i].name
         why = "is a source, whose input is always saved" if model.is_source[i] else "is required"
-        raise BadInputError(f"{name!r} {why}", where="--forbid", hint="leave it out")
+        raise BadInputError(f"{name!r} {why}", where="--forbidden", hint="leave it out")
     return Problem(
         model=model,
         goal=_goal(request),

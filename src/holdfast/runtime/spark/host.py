@@ -220,6 +220,7 @@ class SparkUnitHost:
         return SourceUnit(context, rows, event_time=self._pipeline.event_time)
 
     def _file_reader(self, source: Files) -> Callable[[list[str]], Any]:
+        self.session()  # Spark parses schemas only once it runs
         schema = cast("StructType", StructType.fromDDL(source.schema))
         empty = to_arrow_schema(schema, timezone="UTC").empty_table()
 
