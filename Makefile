@@ -40,7 +40,7 @@ archive: venv
 	$(BIN)/python -m holdfast.runtime.spark.prepare
 
 chaos: venv archive  ## everything on Spark in full: all plans, crash points and schedules
-	$(PYTEST) -m "spark or chaos" -q
+	$(PYTEST) -m "spark or chaos or full" -q
 
 test: venv lint types archive  ## the whole suite, with coverage
 	$(PYTEST) -m "unit and not full" -n 2 -q --cov --cov-report=
