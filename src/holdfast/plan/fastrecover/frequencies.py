@@ -170,11 +170,13 @@ def _finish(
 ) -> Allocation:
     """Measure; rounding must not carry the bounded measure above its limit."""
     sign = -1.0 if goal.bounded == "overhead" else 1.0
-    for step in range(8):
+    # Others may add up in another order: leave room for the rounding of as many terms.
+    limit = goal.limit * (1.0 - 1e-15 - 1e-17 * len(frequency))
+    for step in range(12):
         recovery, overhead = measures(costs, frequency)
-        if (overhead if goal.bounded == "overhead" else recovery) <= goal.limit:
+        if (overhead if goal.bounded == "overhead" else recovery) <= limit:
             break
-        frequency = np.minimum(frequency * (1.0 + sign * 4e-16 * 8**step), costs.max_frequency)
+        frequency = np.minimum(frequency * (1.0 + sign * 4e-16 * 4**step), costs.max_frequency)
     return Allocation(
         frequency=frequency, recovery=recovery, overhead=overhead, level=level, exact=exact
     )

@@ -164,8 +164,12 @@ def search_price(
     rounds: int = 30,
     tolerance: float = GAP,
     price: float | None = None,
+    precision: float = 1e-7,
 ) -> PriceSearch:
-    """Maximise the bound over prices: the last plan's own price, or bisection of the bracket."""
+    """Maximise the bound over prices: the last plan's own price, or bisection of the bracket.
+
+    Ends when the bracket is within `precision`, relative.
+    """
     goal = problem.goal
     price = first_price(start) if price is None else price
     state = PriceSearch(best=start, bound=-math.inf, price=price)
@@ -184,7 +188,7 @@ def search_price(
         recovery, overhead = measures(cut, natural(cut, price, problem.rule))
         dear = overhead > goal.limit if goal.bounded == "overhead" else recovery < goal.limit
         low, high = (max(low, price), high) if dear else (low, min(high, price))
-        if high < low * (1 + 1e-7):
+        if high < low * (1 + precision):
             break
         # A plan's own price often is the answer, but alone it may creep: every third step halves.
         own = None if found is None or turn % 3 == 2 else first_price(found)
@@ -251,8 +255,16 @@ def climb_price(
 
 def with_frequencies(problem: Problem, anchors: BoolArray, frequency: FloatArray) -> Solution:
     """A plan with the frequencies an algorithm chose itself, per operator."""
-    shape = Configuration(partition=partition(problem.model, anchors), frequency=frequency)
-    cut = shape.partition
+    cut = partition(problem.model, anchors)
+    shape = Configuration(partition=cut, frequency=frequency)
+    if problem.goal.bounded == "overhead":
+        for step in range(8):
+            excess = shape.overhead / problem.goal.limit - 1
+            if not 0 < excess < 1e-12:
+                break
+            # Rounding alone must not carry a plan above its bound.
+            frequency = frequency * (1 - 1e-15 * 4**step)
+            shape = Configuration(partition=cut, frequency=frequency)
     by_segment = np.zeros(cut.size)
     by_segment[cut.label] = frequency
     found = Allocation(
