@@ -1,7 +1,8 @@
-"""Spark's murmur3 `hash` over Arrow columns, without Spark.
+"""Hashes of Arrow rows without Spark: Spark's murmur3 for key groups, a quicker one for digests.
 
 Source units lay rows out by key group before Spark sees them, and a key must fall into the same
-group there as where Spark computes it. Vectorised over numpy; strings by four bytes at a time.
+group there as where Spark computes it. Digests only have to tell rows apart, so they take eight
+bytes at a time where murmur3 takes four. Both are vectorised over numpy.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from holdfast.model.deployment import KEY_GROUPS
 
 SEED = 42
 """Spark's seed of `hash`."""
-_OTHER_SEED = 0x5EED
-"""A second, independent hash makes 64 bits of two times 32."""
+_NULL = np.uint64(0x6E756C6C)
+"""Stands for a value that is not there."""
 
 
 def key_groups(table: Any, key: tuple[str, ...]) -> Any:
@@ -30,10 +31,17 @@ def key_groups(table: Any, key: tuple[str, ...]) -> Any:
 
 
 def row_hashes(table: Any) -> Any:
-    """A 64-bit hash of every row, for digests."""
-    columns = list(table.columns)
-    high = murmur3(columns, SEED).astype(np.uint64)
-    return (high << np.uint64(32)) | murmur3(columns, _OTHER_SEED).astype(np.uint64)
+    """A 64-bit hash of every row, for digests; columns of any type."""
+    result = np.zeros(table.num_rows, np.uint64)
+    with np.errstate(over="ignore"):
+        for column in table.columns:
+            array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            hashed = _stir(result, _digest_column(array))
+            if array.null_count:
+                present = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
+                hashed = np.where(present, hashed, _stir(result, _NULL))
+            result = hashed
+    return result
 
 
 def murmur3(columns: list[Any], seed: int) -> Any:
@@ -95,6 +103,22 @@ def _hash_long(values: Any, seed: Any) -> Any:
 
 def _hash_bytes(array: Any, seed: Any) -> Any:
     """Whole little-endian words first, then every remaining byte as a signed number."""
+    raw, start, size = _spans(array)
+    words = np.ndarray(len(raw) - 3, np.dtype("<u4"), raw, strides=(1,))  # one at every byte
+    result = seed.copy()
+    for word in range(int(size.max(initial=0)) // 4):
+        rows = np.flatnonzero(size >= 4 * (word + 1))
+        result[rows] = _mix(result[rows], _mix_key(words[start[rows] + 4 * word]))
+    for byte in range(3):
+        rows = np.flatnonzero(size % 4 > byte)
+        at = start[rows] + size[rows] // 4 * 4 + byte
+        value = raw[at].view(np.int8).astype(np.int32).view(np.uint32)
+        result[rows] = _mix(result[rows], _mix_key(value))
+    return _finish(result, size.astype(np.uint32))
+
+
+def _spans(array: Any) -> tuple[Any, Any, Any]:
+    """The bytes of a string column, and where in them each value starts and how long it is."""
     kind = pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary()
     array = array.cast(kind)
     _, offsets, data = array.buffers()
@@ -102,19 +126,43 @@ def _hash_bytes(array: Any, seed: Any) -> Any:
     bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     raw = np.concatenate([raw, np.zeros(8, np.uint8)])  # reading a word never leaves the buffer
-    start, size = bounds[:-1].astype(np.int64), np.diff(bounds).astype(np.int64)
-    result = seed.copy()
-    for word in range(int(size.max(initial=0)) // 4):
-        rows = np.flatnonzero(size >= 4 * (word + 1))
-        at = start[rows] + 4 * word
-        value = sum(raw[at + byte].astype(np.uint32) << np.uint32(8 * byte) for byte in range(4))
-        result[rows] = _mix(result[rows], _mix_key(np.asarray(value, np.uint32)))
-    for byte in range(3):
-        rows = np.flatnonzero(size % 4 > byte)
-        at = start[rows] + size[rows] // 4 * 4 + byte
-        value = raw[at].view(np.int8).astype(np.int32).view(np.uint32)
-        result[rows] = _mix(result[rows], _mix_key(value))
-    return _finish(result, size.astype(np.uint32))
+    return raw, bounds[:-1].astype(np.int64), np.diff(bounds).astype(np.int64)
+
+
+def _digest_column(array: Any) -> Any:
+    kind = array.type
+    if pa.types.is_boolean(kind):
+        return _numbers(array.cast(pa.int8())).astype(np.uint64)
+    if pa.types.is_floating(kind):
+        return _plain_zero(_numbers(array.cast(pa.float64()))).view(np.uint64)
+    if pa.types.is_timestamp(kind) or pa.types.is_integer(kind) or pa.types.is_date32(kind):
+        number = array.cast(pa.int32()) if pa.types.is_date32(kind) else array
+        return _numbers(number.cast(pa.int64(), safe=False)).view(np.uint64)
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_string(kind)):
+        # Nested values and decimals are rare enough to be spelled out.
+        array = pa.array([repr(item) for item in array.to_pylist()], pa.string())
+    return _digest_bytes(array)
+
+
+def _digest_bytes(array: Any) -> Any:
+    raw, start, size = _spans(array)
+    words = np.ndarray(len(raw) - 7, np.dtype("<u8"), raw, strides=(1,))  # one at every byte
+    result = size.astype(np.uint64)
+    rows, at, left = np.arange(len(size)), start, size
+    while True:
+        some = left > 0
+        if not some.all():
+            rows, at, left = rows[some], at[some], left[some]
+        if not len(rows):
+            return result
+        unused = np.uint64(8) * (np.uint64(8) - np.minimum(left, 8).astype(np.uint64))
+        result[rows] = _stir(result[rows], words[at] << unused)
+        at, left = at + 8, left - 8
+
+
+def _stir(state: Any, word: Any) -> Any:
+    state = (state ^ word) * np.uint64(0x9E3779B97F4A7C15)
+    return (state ^ (state >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
 
 
 def _mix_key(key: Any) -> Any:

@@ -7,6 +7,7 @@ are invisible until a slice record names them, so they need no atomic rename.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import zlib
@@ -30,11 +31,14 @@ def write_slice_file(path: Path, rows: Any, groups: Any, hashes: Any) -> SliceFi
 
     `groups` and `hashes` are the key group and the 64-bit hash of each row, as numpy arrays.
     """
-    order = np.argsort(groups, kind="stable")
-    groups, hashes = groups[order], hashes[order].astype(np.uint64)
-    rows = rows.take(pa.array(order)).combine_chunks()
-    found, starts = np.unique(groups, return_index=True)
-    ends = [*starts[1:].tolist(), len(groups)]
+    groups, hashes = groups.astype(np.uint8), hashes.astype(np.uint64)
+    if np.any(groups[1:] < groups[:-1]):
+        order = np.argsort(groups, kind="stable")  # of single bytes: linear
+        groups, hashes = groups[order], hashes[order]
+        rows = rows.take(pa.array(order))
+    rows = rows.combine_chunks()
+    changes = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
+    edges = [0, *changes, len(groups)] if len(groups) else []
     schema = rows.schema.serialize()
     batches = rows.to_batches()
     whole = batches[0] if batches else None
@@ -42,14 +46,14 @@ def write_slice_file(path: Path, rows: Any, groups: Any, hashes: Any) -> SliceFi
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.write(schema)
-        for group, start, end in zip(found.tolist(), starts.tolist(), ends, strict=True):
+        for start, end in itertools.pairwise(edges):
             assert whole is not None  # noqa: S101 - a group exists only if a row does
             message = whole.slice(start, end - start).serialize()
             with np.errstate(over="ignore"):
                 digest = int(hashes[start:end].sum(dtype=np.uint64)) % DIGEST_MODULUS
             parts.append(
                 GroupPart(
-                    group=group,
+                    group=int(groups[start]),
                     rows=end - start,
                     offset=file.tell(),
                     size=message.size,

@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -27,6 +28,8 @@ from holdfast.runtime.spark.check import check_pipeline
 from holdfast.runtime.spark.compile import ship_by_value
 from holdfast.runtime.spark.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.spark.native import NativeSourceUnit
+from holdfast.runtime.spark.read_files import file_reader
+from holdfast.runtime.spark.rehearse import rehearse
 from holdfast.runtime.spark.session import start_session
 from holdfast.runtime.spark.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
@@ -61,6 +64,8 @@ class SparkUnitHost:
         self._owns_session = spark is None
         self._schemas: Mapping[str, StructType] | None = None
         self._lock = threading.RLock()
+        self._opening = threading.RLock()
+        """Apart from `_lock`: a session takes seconds to start, statuses are asked meanwhile."""
         self._starts = threading.Lock()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
         self._root.mkdir(parents=True, exist_ok=True)
@@ -88,10 +93,24 @@ class SparkUnitHost:
             units = list(self._units.values())
         return [unit.status() for unit in units]
 
-    def warm(self) -> None:
-        stateful = any(segment.stateful for segment in self._deployment.segments)
-        warm_up(self.session(), self._root / "warm", stateful=stateful)
+    def open(self) -> None:
+        self.session()
         self.schemas()
+
+    def warm(self) -> None:
+        self.open()
+        folder = self._root / "warm"
+        stateful = any(segment.stateful for segment in self._deployment.segments)
+        warm_up(self.session(), folder, stateful=stateful)
+        for segment in self._deployment.segments:
+            if segment.kind == "inner":
+                rehearse(
+                    segment,
+                    self._deployment,
+                    SliceLog(self._root),
+                    folder,
+                    lambda context: self._spark_unit(context, clone_from=None),
+                )
 
     def close(self) -> None:
         with self._lock:
@@ -107,14 +126,14 @@ class SparkUnitHost:
 
     def session(self) -> SparkSession:
         """The node's session, started on first use."""
-        with self._lock:
+        with self._opening:
             if self._spark is None:
                 self._spark = start_session(self._deployment.pipeline, memory_mb=self._memory_mb)
             return self._spark
 
     def schemas(self) -> Mapping[str, StructType]:
         """Output schema per operator; the first node to ask writes them down for the others."""
-        with self._lock:
+        with self._opening:
             if self._schemas is None:
                 path = self._root / SCHEMAS
                 if not path.exists():
@@ -133,7 +152,7 @@ class SparkUnitHost:
         try:
             unit = self._make(starting.unit, starting.generation, clone_from)
         except Exception as error:  # noqa: BLE001 - told by poll()
-            starting.fail(error)
+            starting.fail(error, self._blame(starting.unit, error))
             return
         with self._lock:
             if self._units.get(starting.unit) is not starting or starting.stopping:
@@ -141,6 +160,12 @@ class SparkUnitHost:
                 return
             self._units[starting.unit] = unit
             unit.start()
+
+    def _blame(self, unit: UnitId, error: BaseException) -> str:
+        """The operator that an error names, else the one that the unit's segment ends with."""
+        named = getattr(error, "operator", None) or getattr(error, "where", None)
+        known = {operator.name for operator in self._pipeline.operators}
+        return str(named) if named in known else unit.segment
 
     def _make(
         self, unit: UnitId, generation: int, clone_from: int | None
@@ -158,15 +183,7 @@ class SparkUnitHost:
         )
         match segment.kind:
             case "inner":
-                return SparkUnit(
-                    context,
-                    spark=self.session(),
-                    pipeline=self._pipeline,
-                    schemas=self.schemas(),
-                    starts=self._starts,
-                    clone_from=clone_from,
-                    partitions=self._partitions,
-                )
+                return self._spark_unit(context, clone_from=clone_from)
             case "source" if self._is_native(segment):
                 return NativeSourceUnit(
                     context,
@@ -182,6 +199,17 @@ class SparkUnitHost:
             case "exporter":
                 log.claim(str(unit), generation)
                 return self._exporter(context, segment)
+
+    def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
+        return SparkUnit(
+            context,
+            spark=self.session(),
+            pipeline=self._pipeline,
+            schemas=self.schemas(),
+            starts=self._starts,
+            clone_from=clone_from,
+            partitions=self._partitions,
+        )
 
     def _is_native(self, segment: Segment) -> bool:
         return isinstance(self._pipeline.operator(segment.operators[0]).source, SparkSource)
@@ -209,7 +237,7 @@ class SparkUnitHost:
                     source,
                     unit=context.name,
                     store=context.log.store,
-                    read=self._file_reader(source),
+                    read=file_reader(source, self.session),
                     shard=shard,
                     shards=segment.shards,
                 )
@@ -218,19 +246,6 @@ class SparkUnitHost:
                     f"{type(source).__name__} cannot be run yet", where=operator.name
                 )
         return SourceUnit(context, rows, event_time=self._pipeline.event_time)
-
-    def _file_reader(self, source: Files) -> Callable[[list[str]], Any]:
-        self.session()  # Spark parses schemas only once it runs
-        schema = cast("StructType", StructType.fromDDL(source.schema))
-        empty = to_arrow_schema(schema, timezone="UTC").empty_table()
-
-        def read(paths: list[str]) -> Any:
-            if not paths:
-                return empty
-            reader = self.session().read.format(source.format).options(**source.options)
-            return reader.schema(source.schema).load(paths).toArrow()
-
-        return read
 
     def _exporter(self, context: UnitContext, segment: Segment) -> ThreadUnit:
         operator = self._pipeline.operator(segment.operators[0])
@@ -265,6 +280,7 @@ class _Starting:
         self.unit, self.generation = unit, generation
         self.stopping = False
         self._error: str | None = None
+        self._operator: str | None = None
         self._cancelled = False
 
     def status(self) -> UnitStatus:
@@ -274,11 +290,12 @@ class _Starting:
             generation=self.generation,
             state=state,
             error=self._error,
-            operator=self.unit.segment if self._error else None,
+            operator=self._operator,
         )
 
-    def fail(self, error: BaseException) -> None:
-        self._error = f"{type(error).__name__}: {error}"
+    def fail(self, error: BaseException, operator: str) -> None:
+        self._operator = operator
+        self._error = "".join(traceback.format_exception(error))
 
     def cancel(self) -> None:
         self._cancelled = True

@@ -36,8 +36,8 @@ from holdfast.runtime.log.slices import read_slice
 TICK = "_hf_tick"
 ROWS_PER_BATCH = 65_536
 """Small record batches are joined to about this size before Spark gets them."""
-POLL_S = 0.004
-"""How often a waiting task looks for new slices."""
+POLL_S = 0.01
+"""How often a waiting task looks for new slices: one look costs a tenth of a millisecond."""
 CHECK_S = 0.25
 """How often it asks whether a newer generation has taken over."""
 MAX_READERS = 32

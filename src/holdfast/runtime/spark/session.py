@@ -57,10 +57,20 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
+    "spark.python.daemon.module": "holdfast.runtime.spark.daemon",
     "spark.log.level": "ERROR",
     "spark.cleaner.periodicGC.interval": "10min",
 }
 
+
+JVM_OPTIONS = (
+    # The quick compiler only: most of what a takeover runs, it runs for the first time.
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # Arrow would check every single access to its buffers: a fifth of the cost of writing a row.
+    "-Darrow.enable_unsafe_memory_access=true",
+    "-Darrow.enable_null_check_for_get=false",
+)
 
 TASK_SLOTS = 64
 """Tasks that wait for input hold a slot, so there must be more slots than cores."""
@@ -80,7 +90,7 @@ def start_session(
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     _export_package()
-    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *archive_options()]
+    options = [*JVM_OPTIONS, *archive_options()]
     builder = (
         SparkSession.builder.appName(name)
         .master(f"local[{TASK_SLOTS}]")

@@ -1,0 +1,99 @@
+"""A spare's rehearsal runs the real segments and leaves the run as it was."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.session import start_session
+
+pytestmark = pytest.mark.spark
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = start_session("tests")
+    yield session
+    session.stop()
+
+
+def rows(epoch, seed):
+    return [(START + dt.timedelta(seconds=epoch), f"k{i + seed}", i) for i in range(4)]
+
+
+def pipeline(note):
+    """One stateless and one stateful segment; the first leaves a note for every row it maps."""
+    made = Pipeline("rehearsed", event_time=("ts", "1 second"), epoch="200ms")
+    source = made.source("rows", Generator(rows, "ts timestamp, key string, value bigint"))
+
+    def mark(frame):
+        def each(batches):
+            for batch in batches:
+                with open(note, "a") as file:  # noqa: PTH123 - runs in a task
+                    file.write("x" * batch.num_rows)
+                yield batch
+
+        return frame.mapInArrow(each, frame.schema)
+
+    counted = source.map("mark", mark).aggregate(
+        "count", lambda frame: frame.groupBy(F.window("ts", "1 second"), "key").count(), key="key"
+    )
+    made.sink("out", counted, Parquet("out"))
+    return made
+
+
+def files(root):
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_rehearsal_runs_the_functions_and_touches_nothing(spark, tmp_path, caplog):
+    """Real slices go through the user's own functions; the run directory stays as it was."""
+    note, run = tmp_path / "note", tmp_path / "run"
+    app = pipeline(str(note))
+    deployment = deploy(app, cuts="all")
+    host = SparkUnitHost(deployment, app, run, spark=spark)
+    source = next(unit for unit in deployment.units() if unit.segment == "rows")
+    host.start(source, 0, None)
+    log = SliceLog(run)
+    deadline = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=60)
+    while log.slice("rows", 0, 2) is None:
+        assert dt.datetime.now(dt.UTC) < deadline, host.poll()
+    host.close()
+    before = files(run)
+    assert not note.exists()
+
+    spare = SparkUnitHost(deployment, app, run, spark=spark)
+    with caplog.at_level(logging.WARNING, logger="holdfast.spark"):
+        spare.warm()
+    spare.close()
+    assert not caplog.records, caplog.text
+    assert len(note.read_text()) >= 3 * 4, "three batches of at least four rows"
+    assert files(run) - before <= {"schemas.json"}
+
+
+def test_a_failing_rehearsal_is_told_and_harms_nothing(spark, tmp_path, caplog):
+    """A function that fails on a spare must not cost the spare."""
+    made = Pipeline("failing", event_time=("ts", "1 second"), epoch="200ms")
+    source = made.source("rows", Generator(rows, "ts timestamp, key string, value bigint"))
+
+    def fail(frame):
+        def each(batches):
+            raise RuntimeError("not today")
+            yield from batches
+
+        return frame.mapInArrow(each, frame.schema)
+
+    made.sink("out", source.map("fails", fail), Parquet("out"))
+    host = SparkUnitHost(deploy(made), made, tmp_path, spark=spark)
+    with caplog.at_level(logging.WARNING, logger="holdfast.spark"):
+        host.warm()
+    host.close()
+    assert "rehearsal of fails#0 failed" in caplog.text
