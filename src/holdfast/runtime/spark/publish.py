@@ -1,7 +1,9 @@
 """What a Spark unit does with a batch's result: write slice files in tasks, then put the record.
 
-Runs as foreachBatch: the driver's own Python thread puts the records, so nothing but Spark's tasks
-runs elsewhere, and a batch's number is read from the offset Spark has logged for it.
+Writing is the last step of the unit's own query, so Spark plans it once; what comes out of the
+query is one line per task that says what it wrote. foreachBatch collects them and puts the records
+from the driver's own Python thread. A batch's number is read from the offset Spark has logged for
+it, in tasks as in the driver.
 """
 
 from __future__ import annotations
@@ -26,8 +28,12 @@ from holdfast.runtime.log.layout import Layout
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import sync_folder
+from holdfast.runtime.spark.checkpoint import batch_number
 
 _HASH = "_hf_hash"
+_MESSAGE = "message"
+_SPARK_BATCH = "streaming.sql.batchId"
+"""Spark's local property with the id of the batch a job belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +48,48 @@ class Written:
         return sum(part.rows for file in first for part in file.parts)
 
 
+def writing(
+    frame: DataFrame,
+    boundaries: tuple[Boundary, ...],
+    *,
+    layout: Layout,
+    shard: int,
+    generation: int,
+    number: Callable[[], int],
+) -> DataFrame:
+    """A frame to `collect_files` from: every task writes its rows, once per boundary.
+
+    `number` is called in tasks and tells the number of the batch.
+    """
+    group_columns = [f"_hf_group{index}" for index in range(len(boundaries))]
+    groups = [
+        _group(boundary.key).alias(name)
+        for boundary, name in zip(boundaries, group_columns, strict=True)
+    ]
+    hashed = F.xxhash64(*[_hashable(frame, name) for name in frame.columns]).alias(_HASH)
+    columns = [F.col(f"`{name}`") for name in frame.columns]
+    folders = [str(layout.data(boundary.name, shard)) for boundary in boundaries]
+    write = _task(folders, group_columns, generation, number)
+    return frame.select(*columns, *groups, hashed).mapInArrow(write, f"{_MESSAGE} string")
+
+
+def collect_files(
+    frame: DataFrame, boundaries: tuple[Boundary, ...], *, layout: Layout, shard: int
+) -> Written:
+    """Run what `writing` has made, and see that its files are there to stay."""
+    told = [json.loads(row[_MESSAGE]) for row in frame.collect()]
+    files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
+    # Tasks end in any order; a fixed one makes every reader see rows in the same order.
+    for message in sorted(told, key=lambda message: int(message["task"])):
+        for boundary, item in zip(boundaries, message["files"], strict=True):
+            if item is not None:
+                files[boundary.name].append(_slice_file(item))
+    for boundary in boundaries:
+        if files[boundary.name]:
+            sync_folder(layout.data(boundary.name, shard))
+    return Written(files={name: tuple(items) for name, items in files.items()})
+
+
 def write_files(
     frame: DataFrame,
     boundaries: tuple[Boundary, ...],
@@ -51,27 +99,27 @@ def write_files(
     number: int,
     generation: int,
 ) -> Written:
-    """Run the batch; every task writes its rows, once per boundary, and says what it wrote."""
-    group_columns = [f"_hf_group{index}" for index in range(len(boundaries))]
-    groups = [
-        _group(boundary.key).alias(name)
-        for boundary, name in zip(boundaries, group_columns, strict=True)
-    ]
-    hashed = F.xxhash64(*[_hashable(frame, name) for name in frame.columns]).alias(_HASH)
-    columns = [F.col(f"`{name}`") for name in frame.columns]
-    folders = [str(layout.data(boundary.name, shard)) for boundary in boundaries]
-    write = _task(folders, group_columns, f"{number:010d}-g{generation}")
-    told = frame.select(*columns, *groups, hashed).mapInArrow(write, "message string").collect()
-    files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
-    # Tasks end in any order; a fixed one makes every reader see rows in the same order.
-    for row in sorted(told, key=lambda row: json.loads(row["message"])["task"]):
-        for boundary, item in zip(boundaries, json.loads(row["message"])["files"], strict=True):
-            if item is not None:
-                files[boundary.name].append(_slice_file(item))
-    for boundary, folder in zip(boundaries, folders, strict=True):
-        if files[boundary.name]:
-            sync_folder(Path(folder))
-    return Written(files={name: tuple(items) for name, items in files.items()})
+    """Write one batch that is no part of a unit's query."""
+    made = writing(
+        frame,
+        boundaries,
+        layout=layout,
+        shard=shard,
+        generation=generation,
+        number=lambda: number,
+    )
+    return collect_files(made, boundaries, layout=layout, shard=shard)
+
+
+def number_in_task(checkpoint: Path, rows: int) -> int:
+    """The number of the batch that this task belongs to; `rows` stand for one in the clock."""
+    from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
+
+    context = TaskContext.get()
+    told = context.getLocalProperty(_SPARK_BATCH) if context else None
+    if told is None:
+        raise AssertionError("Spark no longer tells tasks the id of their batch")
+    return batch_number(checkpoint, int(told), rows)
 
 
 def publish(
@@ -114,7 +162,7 @@ def _has_map(kind: Any) -> bool:
 
 
 def _task(
-    folders: list[str], group_columns: list[str], stem: str
+    folders: list[str], group_columns: list[str], generation: int, number: Callable[[], int]
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
@@ -124,6 +172,7 @@ def _task(
         found = [batch for batch in batches if batch.num_rows]
         message = {"task": task, "files": [None] * len(folders)}
         if found:
+            stem = f"{number():010d}-g{generation}"
             table = pa.Table.from_batches(found)
             hashes = table.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
             rows = table.drop_columns([*group_columns, _HASH])
@@ -138,7 +187,7 @@ def _task(
                 )
                 for folder, column in zip(folders, group_columns, strict=True)
             ]
-        yield pa.record_batch([pa.array([json.dumps(message)])], names=["message"])
+        yield pa.record_batch([pa.array([json.dumps(message)])], names=[_MESSAGE])
 
     return write
 

@@ -36,7 +36,7 @@ from holdfast.runtime.spark.compile import (
     input_specs,
     read_frames,
 )
-from holdfast.runtime.spark.publish import publish, write_files
+from holdfast.runtime.spark.publish import collect_files, number_in_task, publish, writing
 from holdfast.runtime.spark.quarantine import quarantine
 from holdfast.runtime.spark.reader import ReaderSpec, StoppedError, stop_marker
 from holdfast.runtime.spark.session import unit_session
@@ -161,7 +161,7 @@ class SparkUnit:
             crash=context.crash,
         )
         frames = read_frames(session, self._spec)
-        frame = build(self._pipeline, context.deployment, segment, frames)
+        frame = self._writing(build(self._pipeline, context.deployment, segment, frames))
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
             return
@@ -182,6 +182,18 @@ class SparkUnit:
                 raise self._failure or error from error
         if self._failure is not None and not self._stopping.is_set():
             raise self._failure
+
+    def _writing(self, frame: DataFrame) -> DataFrame:
+        context, tasks = self.context, self._spec.tasks
+        checkpoint = self._checkpoint(context.generation)
+        return writing(
+            frame,
+            context.segment.outputs,
+            layout=context.log.layout,
+            shard=context.unit.shard,
+            generation=context.generation,
+            number=lambda: number_in_task(checkpoint, tasks),
+        )
 
     def _quarantined(self, error: BaseException) -> bool:
         """Whether rows were found without which the failed batch can go on."""
@@ -232,13 +244,8 @@ class SparkUnit:
         start = time.time()
         checkpoint = self._checkpoint(context.generation)
         number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
-        written = write_files(
-            frame,
-            context.segment.outputs,
-            layout=log.layout,
-            shard=context.unit.shard,
-            number=number,
-            generation=context.generation,
+        written = collect_files(
+            frame, context.segment.outputs, layout=log.layout, shard=context.unit.shard
         )
         if self._stop_marker().exists():
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
