@@ -99,7 +99,7 @@ def plan(
         bool, typer.Option("--powers-of-two", help="Frequencies in powers of two (fastrecover).")
     ] = False,
     stats: Annotated[
-        Path | None, typer.Option(help="Statistics file of the pipeline and machine (joint).")
+        Path | None, typer.Option(help="What `profile` measured of the pipeline and machine.")
     ] = None,
     intervals: Annotated[
         str | None, typer.Option(help="Batch intervals to choose from, comma-separated (joint).")
@@ -135,6 +135,7 @@ def plan(
     from holdfast.model.statistics import load_statistics
     from holdfast.plan.protocol import PlanRequest
     from holdfast.plan.registry import planner as find_planner
+    from holdfast.plan.session import as_measured
     from holdfast.units import parse_share, parse_time
 
     planner = find_planner(method)
@@ -174,6 +175,7 @@ def plan(
         slots=slots,
         arrivals=_floats(arrivals, "--arrivals"),
     )
+    topology, request = as_measured(planner, topology, request)
     limit = parse_time(time_limit, where="--time-limit")
     job = _Job(
         planner=planner,

@@ -16,6 +16,8 @@ from holdfast.model.topology import Topology, per_operator
 
 FloatArray = NDArray[np.float64]
 
+QUANTITIES = ("received", "emitted", "tuple_size", "busy", "written", "state", "change")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
@@ -31,6 +33,12 @@ class Workload:
 
     shards: FloatArray
     skew: FloatArray
+    received: Known
+    """Tuples per second."""
+    emitted: Known
+    """Tuples per second."""
+    tuple_size: Known
+    """Bytes of a tuple received."""
     busy: Known
     """Seconds of computing per second."""
     written: Known
@@ -44,18 +52,22 @@ class Workload:
     def of(cls, topology: Topology, given: Statistics, time_s: float, size: float) -> Workload:
         rates = operator_rates(topology)
         none = OperatorStatistics()
-        rows: dict[str, list[tuple[float, float]]] = {
-            name: [] for name in ("busy", "written", "state", "change")
-        }
+        rows: dict[str, list[tuple[float, float]]] = {name: [] for name in QUANTITIES}
         skews = []
         for i, operator in enumerate(topology.operators):
             found = given.operators.get(operator.name, none)
             into = _take(found.input_rate, rates.input[i] / time_s)
-            out = _output(found, into, rates.output[i] / time_s)
+            given_out = rates.output[i] / time_s
+            if found.input_rate is not None:
+                given_out = into[0] * per_operator(operator.selectivity)
+            out = _output(found, into, given_out)
             cost = _take(found.cost, per_operator(operator.cost) * time_s)
             held = _take(found.state_size, per_operator(operator.state_size, how="sum") * size)
             received = _take(found.tuple_size, per_operator(operator.tuple_size) * size)
             rewritten = _times(into, received) if held[0] > 0 else (0.0, 0.0)
+            rows["received"].append(into)
+            rows["emitted"].append(out)
+            rows["tuple_size"].append(received)
             rows["busy"].append(_times(into, cost))
             rows["written"].append(_times(out, _output_size(topology, given, i, received, size)))
             rows["state"].append(held)

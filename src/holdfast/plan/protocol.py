@@ -38,6 +38,8 @@ class PlanRequest:
     """What a backup costs: `backup_cost` where given else 1 (auto), 1 each, or bytes logged."""
     expected: bool = False
     """Derive reprocessing time from half a checkpoint interval (an expectation, not a bound)."""
+    restart: float = 0.0
+    """What every recovery takes before anything is reprocessed; part of the bound, file units."""
     # FastRecover
     grid_overhead: int | None = None
     """Z: steps of the overhead grid of the thesis' algorithms; None: the thesis' default."""

@@ -9,9 +9,11 @@ import numpy as np
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import BadInputError
+from holdfast.model.measured import measured
 from holdfast.model.topology import Topology
 from holdfast.plan.protocol import Planner, PlanRequest, PlanResult, Progress, Solve, Sweep
 from holdfast.plan.registry import planner as find_planner
+from holdfast.units import TIME_UNITS
 
 
 def make_solve(
@@ -76,6 +78,40 @@ def check_request(planner: Planner, request: PlanRequest) -> None:
             )
 
 
+def as_measured(
+    planner: Planner, topology: Topology, request: PlanRequest
+) -> tuple[Topology, PlanRequest]:
+    """What a method that knows nothing of Spark plans when there are statistics.
+
+    A topology in seconds and bytes with the measured numbers, and a request in seconds.
+    """
+    if request.statistics is None or "statistics" in planner.uses:
+        return topology, request
+    if "max_recovery" not in planner.uses:
+        return topology, request  # to be refused like every option a method does not use
+    if len(request.intervals) > 1:
+        raise BadInputError(
+            f"method {planner.method} plans for one batch interval, not for a choice of them",
+            where="--intervals",
+            hint="give one, or choose --method joint",
+        )
+    scale = TIME_UNITS[topology.unit.time]
+    found = measured(
+        topology,
+        request.statistics,
+        interval_s=request.intervals[0] * scale if request.intervals else None,
+        expected=request.expected,
+    )
+    bound = request.max_recovery
+    return found.topology, replace(
+        request,
+        statistics=None,
+        intervals=(),
+        max_recovery=None if bound is None else bound * scale,
+        restart=found.restart_s if "restart" in planner.uses else 0.0,
+    )
+
+
 def plan_topology(
     topology: Topology,
     request: PlanRequest | None = None,
@@ -87,4 +123,6 @@ def plan_topology(
     """Plan a topology from Python, as `holdfast plan` does."""
     clock = SystemClock()
     solve = make_solve(clock, time_limit_s=time_limit_s, seed=seed)
-    return make_plan(find_planner(method), topology, request or PlanRequest(), solve, clock)
+    planner = find_planner(method)
+    topology, request = as_measured(planner, topology, request or PlanRequest())
+    return make_plan(planner, topology, request, solve, clock)

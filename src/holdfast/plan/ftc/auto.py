@@ -2,16 +2,16 @@
 
 In-trees (lines among them) and out-trees take a pass or a small dynamic program, and so do chains
 of Full links; anything up to some ten thousand tasks is reduced, relaxed and searched; beyond that
-a handful of linear passes, which still come with a bound from disjoint windows.
+a handful of linear passes, which still come with a bound from disjoint chains.
 """
 
 from __future__ import annotations
 
+from holdfast.plan.ftc.chains import fast_bound
 from holdfast.plan.ftc.core import Core, late, prune_backward
 from holdfast.plan.ftc.exact import QUICK, search
 from holdfast.plan.ftc.forest import solve_in_forest, solve_out_forest
 from holdfast.plan.ftc.full_chain import full_chain
-from holdfast.plan.ftc.heuristics import packed_bound
 from holdfast.plan.ftc.problem import FtcProblem
 from holdfast.plan.ftc.reduce import core_of
 from holdfast.plan.ftc.result import Answer
@@ -35,7 +35,7 @@ def auto(problem: FtcProblem, solve: Solve) -> Answer:
             return found
     if core.size + core.links > LARGE:
         plan = prune_backward(core, late(core))
-        bound = packed_bound(core) + _required_cost(problem)
+        bound = fast_bound(core) + _required_cost(problem)
         return answer(problem, core, plan, bound=bound)
     return search(problem, solve, QUICK)
 

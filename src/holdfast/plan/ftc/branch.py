@@ -56,9 +56,13 @@ class _Search:
         self.best = plan
         self.value = min(master.core.cost(plan), below)
         self.solve = solve
+        self.at = 0.0
+        """The bound of the node being worked on."""
+        self.lost = math.inf
+        """The least bound of the nodes given up unseen because time was up."""
 
     def evaluate(self, lower: FloatArray, upper: FloatArray) -> _Node | None:
-        """Cut a node to its relaxation; None if it holds nothing cheaper than the best plan."""
+        """Cut a node to its relaxation; None if it holds nothing cheaper, or was `lost`."""
         master, core = self.master, self.master.core
         master.restrict(lower, upper)
         node: _Node | None = None
@@ -66,7 +70,11 @@ class _Search:
             answer = master.relax()
             if answer is None:
                 # Stopped in the middle: what is known so far stays valid.
-                return node if self.solve.should_stop() else None
+                if not self.solve.should_stop():
+                    return None
+                if node is None:
+                    self.lost = min(self.lost, self.at)
+                return node
             if master.closes(answer.value, self.value):
                 return None
             node = self._fix(answer.value, answer.x, answer.reduced_cost, lower, upper)
@@ -138,6 +146,7 @@ def branch_and_cut(
     made, visited, bound = 0, 0, math.inf
     while heap:
         bound, _, node = heap[0]
+        search.at = bound
         if master.closes(bound, search.value):
             heap.clear()
             break
@@ -161,8 +170,8 @@ def branch_and_cut(
                 heapq.heappush(heap, (max(child.value, bound), made, child))
         solve.report(Progress(message="branching", objective=search.value, bound=bound))
     master.restrict(np.zeros(count), np.ones(count))
-    complete = not heap
-    reached = search.value if complete else min(bound, search.value)
+    complete = not heap and search.lost == math.inf
+    reached = search.value if complete else min(bound, search.lost, search.value)
     return Searched(plan=search.best, bound=reached, complete=complete)
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from holdfast.plan.ftc.branch import branch_and_cut
+from holdfast.plan.ftc.chains import quick_bound
 from holdfast.plan.ftc.core import Core
-from holdfast.plan.ftc.heuristics import packed_bound, quick_plan
-from holdfast.plan.ftc.master import Master
+from holdfast.plan.ftc.heuristics import quick_plan
+from holdfast.plan.ftc.master import EPSILON, Master
 from holdfast.plan.ftc.neighbourhood import improve
 from holdfast.plan.ftc.problem import FtcProblem
 from holdfast.plan.ftc.reduce import core_of, reduce_core
@@ -30,6 +31,8 @@ class Effort:
     """Parts up to this many tasks are branched on; None: all."""
     nodes: int | None = None
     """Search nodes per part."""
+    few_nodes: int = 20
+    """Search nodes of a larger part, where they are dear and raise the bound little."""
     relax_size: int | None = None
     """Parts up to this many tasks get a relaxation and neighbourhood search."""
     relax_rounds: int = 400
@@ -40,6 +43,10 @@ class Effort:
 PATIENT = Effort()
 """Until it is proved, or time is up."""
 QUICK = Effort(branch_size=600, nodes=400, relax_size=12_000, relax_rounds=120)
+
+
+_MANY = 100_000
+"""Neighbourhoods when there is a time limit: as many as fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +92,16 @@ def _cost(problem: FtcProblem, tasks: set[int]) -> float:
 
 def _solve_part(part: Core, solve: Solve, effort: Effort, *, left: int) -> _Part:
     quick = quick_plan(part)
+    bound = quick_bound(part)
+    value = part.cost(quick)
+    if value <= bound + EPSILON:
+        return _Part(plan=quick, bound=value, complete=True)
     if solve.should_stop() or (effort.relax_size is not None and part.size > effort.relax_size):
-        return _Part(plan=quick, bound=packed_bound(part), complete=False)
+        return _Part(plan=quick, bound=bound, complete=False)
     small = effort.branch_size is None or part.size <= effort.branch_size
     seconds = solve.seconds_left()
     slot = None if seconds is None else seconds / left
+    # The slot goes to the relaxation, then to neighbourhoods, and a little to branching.
     master = Master(part, solve)
     start = relax(
         master,
@@ -97,25 +109,28 @@ def _solve_part(part: Core, solve: Solve, effort: Effort, *, left: int) -> _Part
         solve,
         rounds=effort.relax_rounds,
         patient=small,
-        seconds=None if slot is None else 0.4 * slot,
+        seconds=None if slot is None else 0.3 * slot,
     )
-    plan, bound = start.plan, max(start.bound, packed_bound(part))
+    bound = master.round_up(max(start.bound, bound))
+    plan = start.plan
     if not small:
-        target = master.round_up(bound)
         plan = improve(
             part,
             plan,
             solve,
-            target=target,
-            steps=effort.steps,
-            seconds=None if slot is None else 0.5 * slot,
+            target=bound,
+            steps=effort.steps if slot is None else _MANY,
+            seconds=None if slot is None else 0.95 * slot - _used(solve, seconds),
         )
-        complete = part.cost(plan) <= target + 1e-9
-        return _Part(plan=plan, bound=part.cost(plan) if complete else target, complete=complete)
-    found = branch_and_cut(master, plan, solve, nodes=effort.nodes)
+    found = branch_and_cut(master, plan, solve, nodes=effort.nodes if small else effort.few_nodes)
     plan = found.plan
-    if not found.complete and not solve.should_stop():
+    if small and not found.complete and not solve.should_stop():
         plan = improve(part, plan, solve, target=found.bound, steps=effort.steps // 3)
     value = part.cost(plan)
     bound = value if found.complete else min(value, master.round_up(max(bound, found.bound)))
-    return _Part(plan=plan, bound=bound, complete=found.complete or value <= bound + 1e-9)
+    return _Part(plan=plan, bound=bound, complete=found.complete or value <= bound + EPSILON)
+
+
+def _used(solve: Solve, begin: float | None) -> float:
+    left = solve.seconds_left()
+    return 0.0 if begin is None or left is None else begin - left

@@ -9,7 +9,7 @@ because a plan has to hit every window, known or not.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import highspy
@@ -50,7 +50,9 @@ class Master:
         self.step = _common_step(self.costs.tolist())
         """All plans cost a multiple of this; 0 if no such number is known."""
         self.windows: dict[Window, int] = {}
-        """Every window in the program, in the order of the rows; rounds since it was tight."""
+        """Every window (or cycle) known, in the order of the rows; rounds since it was tight."""
+        self._least: dict[Window, float] = {}
+        """How many backups each of them needs."""
         self._column = {v: i for i, v in enumerate(self.free)}
         self._all = np.arange(len(self.free), dtype=np.int32)
         self._solve = solve
@@ -77,17 +79,26 @@ class Master:
 
     def add(self, windows: Iterable[Window]) -> int:
         """Take in new windows; returns how many were new."""
-        fresh = [window for window in dict.fromkeys(windows) if window not in self.windows]
+        return self._append(windows, lambda _window: 1.0)
+
+    def add_cycles(self, cycles: Iterable[Window]) -> int:
+        """Take in odd cycles of two-node windows: more than half of their nodes are backups."""
+        return self._append(cycles, lambda cycle: (len(cycle) + 1) / 2)
+
+    def _append(self, rows: Iterable[Window], demand: Callable[[Window], float]) -> int:
+        fresh = [row for row in dict.fromkeys(rows) if row not in self.windows]
         if not fresh:
             return 0
-        self.windows.update((window, 0) for window in fresh)
-        lengths = np.asarray([len(window) for window in fresh])
+        self.windows.update((row, 0) for row in fresh)
+        least = [demand(row) for row in fresh]
+        self._least.update(zip(fresh, least, strict=True))
+        lengths = np.asarray([len(row) for row in fresh])
         starts = (np.cumsum(lengths) - lengths).astype(np.int32)
-        columns = np.asarray([self._column[v] for window in fresh for v in window], np.int32)
+        columns = np.asarray([self._column[v] for row in fresh for v in row], np.int32)
         count = len(fresh)
         self._highs.addRows(
             count,
-            np.ones(count),
+            np.asarray(least),
             np.full(count, highspy.kHighsInf),
             len(columns),
             starts,
@@ -104,7 +115,7 @@ class Master:
         # Rows added since the last solve have no value yet; zip stops before them.
         for row, value in enumerate(values):
             window = order[row]
-            rounds = self.windows[window] + 1 if value > 1.0 + EPSILON else 0
+            rounds = self.windows[window] + 1 if value > self._least[window] + EPSILON else 0
             self.windows[window] = rounds
             if rounds > age:
                 stale.append(row)
@@ -112,7 +123,7 @@ class Master:
         if len(stale) < 50:
             return
         for row in stale:
-            del self.windows[order[row]]
+            del self.windows[order[row]], self._least[order[row]]
         self._highs.deleteRows(len(stale), np.asarray(stale, np.int32))
 
     def restrict(self, lower: FloatArray, upper: FloatArray) -> None:

@@ -32,14 +32,29 @@ class FtcPlanner:
 
     method = "ftc"
     algorithms = ALGORITHMS
-    uses = frozenset({"max_recovery", "sources", "cost", "expected", "required", "forbidden"})
+    uses = frozenset(
+        {"max_recovery", "restart", "sources", "cost", "expected", "required", "forbidden"}
+    )
 
     def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> FtcPlan:
+        if request.restart:
+            return self._after_restart(topology, request, solve)
         problem = make_problem(topology, request)
         if problem.obstacle is not None:
             return infeasible(problem, request.algorithm)
         answer = _run(problem, request.algorithm, solve)
         return _checked(problem, spell_out(problem, answer, request.algorithm), answer)
+
+    def _after_restart(self, topology: Topology, request: PlanRequest, solve: Solve) -> FtcPlan:
+        """The plan for what the bound leaves after a restart, with the restart in its latencies."""
+        inner = without_restart(request)
+        if inner.max_recovery is not None and inner.max_recovery < 0:
+            note = f"every recovery takes {request.restart:g} to restart, above the bound"
+            return FtcPlan(algorithm=request.algorithm, feasible=False, note=note)
+        plan = self.plan(_after(topology, request.restart), inner, solve)
+        late = {name: value + request.restart for name, value in plan.recovery_latency.items()}
+        overall = None if plan.overall is None else plan.overall + request.restart
+        return replace(plan, recovery_latency=late, overall=overall)
 
     def sweep(self, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep:
         from holdfast.plan.ftc.curve import sweep  # noqa: PLC0415  with the solver, only when asked
@@ -53,7 +68,35 @@ class FtcPlanner:
 
         if not isinstance(result, FtcPlan):
             raise TypeError("an FTC plan is explained by FTC")
-        return explain(topology, request, result)
+        if not request.restart:
+            return explain(topology, request, result)
+        late = {name: value - request.restart for name, value in result.recovery_latency.items()}
+        inner = replace(result, recovery_latency=late)
+        first = (
+            f"every recovery takes {request.restart:.2f} {topology.unit.time} to detect and to "
+            "restart; what follows is about the rest of the bound"
+        )
+        return [first, *explain(topology, without_restart(request), inner)]
+
+
+def without_restart(request: PlanRequest) -> PlanRequest:
+    """The request for what comes after the restart."""
+    bound = request.max_recovery
+    rest = None if bound is None else bound - request.restart
+    return replace(request, max_recovery=rest, restart=0.0)
+
+
+def _after(topology: Topology, restart: float) -> Topology:
+    """The topology with its operators' own bounds as they are after the restart."""
+    return replace(
+        topology,
+        operators=tuple(
+            operator
+            if operator.max_recovery is None
+            else replace(operator, max_recovery=max(0.0, operator.max_recovery - restart))
+            for operator in topology.operators
+        ),
+    )
 
 
 def _run(problem: FtcProblem, algorithm: str, solve: Solve) -> Answer:

@@ -4,6 +4,7 @@ Solve the master, find windows that its fractional plan covers too little, add t
 value at any time is a proved lower bound. Two measures keep the number of rounds down: windows are
 first sought halfway between the fractional plan and a plan known to cover everything (in-out
 separation), where they cut deeper; and windows that have not been tight for a while are dropped.
+Where few new windows are left, odd cycles of two-node windows cut further (see `odd_cycles`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast.plan.ftc.chains import chain_cover, chain_windows
 from holdfast.plan.ftc.core import Core
 from holdfast.plan.ftc.heuristics import rounded
 from holdfast.plan.ftc.master import Master
+from holdfast.plan.ftc.odd_cycles import odd_cycles, pairs_of
 from holdfast.plan.ftc.windows import Window, fractional, violated
 from holdfast.plan.protocol import Progress, Solve
 
 _STALL = 6
 """Rounds over which the bound has to gain `_GAIN` of itself, or the loop ends."""
 _GAIN = 1e-3
+_SMALL = 500
+"""Above so many nodes a round is dear: plans are rounded less often, and windows bought in bulk."""
+_COVERS = 3
+"""Further chain covers that a large core takes windows from, one a round: at once they would make
+the first solve long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,8 +62,10 @@ def relax(
     history: list[float] = []
     few = max(8, len(master.free) // 10)
     master.add(violated(core, bytearray(core.size))[0])
+    master.add(chain_windows(core, chain_cover(core)))
+    pairs = pairs_of(core)
     begin = solve.seconds_left()
-    for _ in range(rounds):
+    for turn in range(rounds):
         if solve.should_stop() or spent(solve, begin, seconds):
             break
         answer = master.relax()
@@ -63,18 +73,23 @@ def relax(
             break
         weight, bound = master.weights(answer.x), max(bound, answer.value)
         history.append(bound)
-        candidate = rounded(core, weight, 0.5)
-        if core.cost(candidate) < value:
-            best, value = candidate, core.cost(candidate)
+        if core.size <= _SMALL or turn % 2 == 0:
+            candidate = rounded(core, weight, 0.5)
+            if core.cost(candidate) < value:
+                best, value = candidate, core.cost(candidate)
         solve.report(Progress(message="relaxation", objective=value, bound=bound))
         slow = len(history) > _STALL and bound < history[-_STALL] * (1.0 + _GAIN)
         if master.closes(bound, min(value, below)) or (slow and not patient):
             break
         fresh, inside = _separate(core, master, inside, weight, few)
-        if not fresh:
+        cycles = odd_cycles(pairs, weight, solve.rng) if len(fresh) < few and len(pairs[0]) else []
+        if not fresh and not cycles:
             break
         master.purge(age=2)
         master.add(fresh)
+        master.add_cycles(cycles)
+        if core.size > _SMALL and turn < _COVERS:
+            master.add(chain_windows(core, chain_cover(core, solve.rng.permutation(core.size))))
     return Relaxed(weight=weight, bound=bound, plan=best)
 
 

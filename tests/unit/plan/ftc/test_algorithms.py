@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from tests.unit.plan.ftc.instances import cheapest, latency, random_instance, to
 from holdfast.errors import BadInputError
 from holdfast.model.topology import Edge, Operator, Topology
 from holdfast.plan.ftc import PLANNER
+from holdfast.plan.ftc.chains import chain_cover, chain_windows, fast_bound, forest_bound
 from holdfast.plan.ftc.exact import QUICK, search
+from holdfast.plan.ftc.odd_cycles import odd_cycles, pairs_of
 from holdfast.plan.ftc.problem import make_problem
+from holdfast.plan.ftc.reduce import core_of
 from holdfast.plan.protocol import PlanRequest, Solve
-from holdfast.testing.generators import layered_dag, sentiment
+from holdfast.testing.generators import chain, layered_dag, random_dag, sentiment
 
 pytestmark = pytest.mark.unit
 
@@ -262,3 +266,95 @@ def test_stopping_gives_a_feasible_plan_with_a_bound() -> None:
     assert result.overall <= 25.0
     assert result.bound <= result.objective
     assert "stopped early" in result.note
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "exact"])
+def test_stopping_anywhere_never_proves_too_much(algorithm) -> None:
+    """Wherever the search is stopped, its bound is at most the optimum, and optimal means it."""
+    topology = layered_dag(10, 8, density=0.3, weights="random", seed=3)
+    request = PlanRequest(algorithm=algorithm, max_recovery=30.0)
+    best = PLANNER.plan(topology, request, Solve())
+    assert best.optimal
+    early = 0
+    for allowed in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377):
+        looks = itertools.count()
+        stop = Solve(should_stop=lambda looks=looks, allowed=allowed: next(looks) >= allowed)
+        found = PLANNER.plan(topology, request, stop)
+        assert found.bound <= best.objective + 1e-9
+        assert found.objective >= best.objective - 1e-9
+        assert not found.optimal or found.objective == pytest.approx(best.objective)
+        early += not found.optimal
+    assert early
+
+
+def test_the_bound_from_chains_holds() -> None:
+    """Dropping links can only lower the optimum: on DAGs with costs and forbidden tasks too."""
+    rng = np.random.default_rng(21)
+    tight = 0
+    for seed in range(60):
+        topology = random_dag(30, density=0.12, weights="random", seed=seed)
+        operators = tuple(
+            replace(
+                operator,
+                backup_cost=float(rng.integers(1, 5)) if seed % 2 else None,
+                backup="forbidden" if rng.random() < 0.1 else "free",
+            )
+            for operator in topology.operators
+        )
+        topology = replace(topology, operators=operators)
+        request = PlanRequest(algorithm="exact", max_recovery=float(rng.integers(20, 45)))
+        best = PLANNER.plan(topology, request, Solve())
+        if best.feasible:
+            bound = forest_bound(core_of(make_problem(topology, request)))
+            assert bound <= best.objective + 1e-9
+            tight += bound >= best.objective - 1e-9
+    assert tight
+
+
+def test_chains_pass_through_full_links() -> None:
+    """A Full link is one node of the instance, yet as many chains pass it as tasks are joined."""
+    topology = chain(9, parallelism=4, links="full")
+    request = PlanRequest(max_recovery=3.0)
+    core = core_of(make_problem(topology, request))
+    best = PLANNER.plan(topology, request, Solve())
+    assert best.optimal
+    assert best.objective == 8.0
+    assert fast_bound(core) == forest_bound(core) == best.objective
+
+
+def test_chain_windows_are_windows_and_chains_share_no_node() -> None:
+    """Every node follows at most one other, and dropping a window's first node makes it short."""
+    topology = layered_dag(8, 6, density=0.4, weights="random", seed=5)
+    core = core_of(make_problem(topology, PlanRequest(max_recovery=20.0)))
+    following = chain_cover(core, np.random.default_rng(2).permutation(core.size))
+    used = [w for w in following if w >= 0]
+    assert len(used) == len(set(used))
+    windows = chain_windows(core, following)
+    assert windows
+    for window in windows:
+        last = following[window[-1]]
+        total = sum(core.times[v] for v in window) + core.times[last]
+        assert total > core.caps[last] >= total - core.times[window[0]]
+
+
+@pytest.mark.parametrize("width", [5, 12])
+def test_layers_of_equal_tasks_are_proved_by_chains_alone(width) -> None:
+    """On dense layers with T = 1 the chains' bound is the optimum."""
+    topology = layered_dag(20, width, density=0.9, seed=1)
+    request = PlanRequest(max_recovery=4.0)
+    core = core_of(make_problem(topology, request))
+    assert forest_bound(core) == PLANNER.plan(topology, request, Solve()).objective
+
+
+def test_odd_cycles_lift_the_relaxation_over_one_half_each() -> None:
+    """Five windows of two nodes in a ring: the relaxation alone says 2.5, any plan needs 3."""
+    # Links 0-1, 0-4, 1-2, 3-2, 3-4 close a ring of five; 2 and 4 feed a sink each.
+    edges = [(0, 1), (1, 2), (3, 2), (3, 4), (0, 4), (2, 5), (4, 5), (1, 5)]
+    topology = topology_of([1.0] * 6, edges)
+    core = core_of(make_problem(topology, PlanRequest(max_recovery=2.0)))
+    pairs = pairs_of(core)
+    assert len(pairs[0]) == 5
+    cycles = odd_cycles(pairs, [0.5] * 6, np.random.default_rng(0))
+    assert [len(cycle) for cycle in cycles] == [5]
+    assert odd_cycles(pairs, [0.6] * 6, np.random.default_rng(0)) == []
+    assert run([1.0] * 6, edges, 2.0, "exact").objective == 3.0

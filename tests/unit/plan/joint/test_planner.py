@@ -289,7 +289,11 @@ def test_a_plan_becomes_a_deployment_without_guessing() -> None:
         operators={
             "lines": OperatorStatistics(input_rate=Measure(value=10_000)),
             **{
-                name: OperatorStatistics(input_rate=Measure(value=10_000), cost=Measure(value=cost))
+                name: OperatorStatistics(
+                    input_rate=Measure(value=10_000),
+                    cost=Measure(value=cost),
+                    tuple_size=Measure(value=20),
+                )
                 for name, cost in costs.items()
             },
         },
