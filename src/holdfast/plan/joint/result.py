@@ -54,6 +54,10 @@ class JointPlan(PlanResult):
 
     method: ClassVar[str] = "joint"
 
+    max_recovery: float | None = None
+    """The bounds asked for, as asked; None: none."""
+    max_overhead: float | None = None
+    max_latency: float | None = None
     boundaries: tuple[str, ...] = ()
     """Operators whose output is logged, forced ones included, in topological order."""
     forced: tuple[str, ...] = ()

@@ -78,6 +78,15 @@ def algorithm_for(problem: Problem, asked: str) -> str:
 
 def make_plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
     """The cheapest plan within the bounds, or the nearest bounds that can be kept."""
+    return replace(
+        _plan(topology, request, solve),
+        max_recovery=request.max_recovery,
+        max_overhead=request.max_overhead,
+        max_latency=request.max_latency,
+    )
+
+
+def _plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
     problem = make_problem(topology, request)
     runner = Runner(algorithm_for(problem, request.algorithm), solve)
     search = runner.run(problem)
