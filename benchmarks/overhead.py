@@ -23,11 +23,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import psutil
-
-from benchmarks._stream_common import Feed, HoldfastCount, PlainCount, end_on_terminate, scratch
+from benchmarks._stream_common import (
+    Feed,
+    HoldfastCount,
+    PlainCount,
+    cpu_s,
+    end_on_terminate,
+    scratch,
+)
 from holdfast.control.shell.wire import ConnectionLostError
-from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.spark.java import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount
@@ -236,18 +240,8 @@ def _crossed(system: System) -> dict[str, int]:
 def _cpu_s(system: System) -> float:
     """Processor time of the query, or of all nodes; ended children of living ones included."""
     if isinstance(system, PlainCount):
-        sessions = [system.group]
-    else:
-        sessions = [node["pid"] for node in system.run.status()["nodes"]]
-    total = 0.0
-    for session in sessions:
-        for pid in session_members(session):
-            try:
-                times = psutil.Process(pid).cpu_times()
-            except psutil.Error:
-                continue
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
+        return cpu_s([system.group])
+    return cpu_s(node["pid"] for node in system.run.status()["nodes"])
 
 
 def _print(name: str, row: dict[str, Any]) -> None:

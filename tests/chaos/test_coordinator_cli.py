@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.model.deployment import UnitId
 from holdfast.runtime.launch.children import ProcessList
+from holdfast.testing.fake_host import set_fault
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(150)]
 
@@ -49,11 +51,11 @@ def place(tmp_path):
     (tmp_path / "app.py").write_text(APP)
     started = []
 
-    def begin(*arguments):
+    def begin(*arguments, **variables):
         process = subprocess.Popen(
             [sys.executable, "-c", MAIN, *arguments],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -161,3 +163,76 @@ def test_what_cannot_run_is_one_line(place):
         code, _, err = ask(begin, *arguments)
         assert code == 2
         assert len(err.strip().splitlines()) == 1
+
+
+def test_nodes_that_cannot_load_the_application_end_the_run(place):
+    """What can never start is not tried again: `run` ends with 1 and says the error."""
+    where, begin = place
+    (where / "app.py").write_text(
+        APP + "import os\nif 'HOLDFAST_LAUNCH' in os.environ:\n    1 / 0  # in nodes only\n"
+    )
+    process = begin("run", "app.py", "--host", "spark", "--spares", "1")
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 1, err
+    (line,) = [line for line in err.splitlines() if line.startswith("given up: ")]
+    assert "ended with 2 before it could run anything" in line
+    assert "ZeroDivisionError" in line
+    assert len(ProcessList(where / "runs" / "demo").records()) == 3
+    _, found, _ = ask(begin, "logs", "n0")
+    assert any("ZeroDivisionError" in line for line in found["lines"])
+    assert not any((where / "runs" / "demo" / "scratch").iterdir())
+
+
+def test_without_java_is_one_line(place):
+    """No Java anywhere is said before anything starts."""
+    where, begin = place
+    process = begin("run", "app.py", "--spares", "0", JAVA_HOME="", PATH=str(where))
+    _, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 2
+    assert "no Java 17 or newer was found" in err
+    assert not ProcessList(where / "runs" / "demo").records()
+
+
+@pytest.mark.spark
+def test_a_java_that_does_not_start_ends_the_run(place):
+    """Spark's own start fails in every node: the run ends with what Java said."""
+    where, begin = place
+    java = where / "jre" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        '#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "17.0.1"\' && exit\n'
+        "echo 'Error: Could not reserve enough space for object heap' >&2\nexit 1\n"
+    )
+    java.chmod(0o755)
+    process = begin(
+        *("run", "app.py", "--spares", "1"),
+        JAVA_HOME=str(where / "jre"),
+        XDG_CACHE_HOME=str(where / "cache"),
+    )
+    _, err = process.communicate(timeout=3 * DEADLINE_S)
+    assert process.returncode == 1, err
+    assert sum(line.startswith("given up: ") for line in err.splitlines()) == 1
+    assert "Could not reserve enough space" in err
+    assert "JAVA_GATEWAY_EXITED" in err
+
+
+def test_a_held_unit_is_told_with_its_traceback(place):
+    """`status`, `run` and `logs` name the operator and show where its function failed."""
+    where, begin = place
+    run_dir = where / "runs" / "demo"
+    first = begin("run", "app.py", "--host", "fake", "--spares", "0")
+    running(begin)
+    set_fault(run_dir, UnitId.parse("double#0"), "raise")
+    wait_until(lambda: ask(begin, "status")[1]["status"] == "failed")
+    shown = begin("status")
+    out, _ = shown.communicate(timeout=DEADLINE_S)
+    code, found, _ = ask(begin, "logs", "double#0")
+    assert code == 0
+    first.send_signal(signal.SIGINT)
+    _, err = first.communicate(timeout=DEADLINE_S)
+    assert first.returncode == 1
+    for text in (out, err, "\n".join(found["lines"])):
+        assert "Traceback (most recent call last)" in text
+        assert "ValueError: poisoned record in double#0" in text
+    assert "double#0 is held (operator double): ValueError: poisoned record in double#0" in err
+    assert any("unit=double#0 operator=double failed" in line for line in found["lines"])

@@ -7,6 +7,7 @@ over files with a plain Structured Streaming query, and compared up to its water
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from pyspark.errors import PythonException
 
 from holdfast.pipeline import load_pipeline
 from holdfast.runtime.spark.session import start_session
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.spark
 
 EPOCHS = range(1000, 1030)
 BATCH = ["word_count", "distinct_count", "top_k", "traffic", "fan_out"]
+EVERY = [*BATCH, "sessions", "loyalty", "receipts"]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,23 @@ def test_spark_and_plain_python_agree(spark, name):
         assert len(expected) > 5 or name == "fan_out"
 
 
+def test_receipts_agree_where_they_can_be_read(spark):
+    """Spark fails on what is quarantined; without it both have the same sums."""
+    pipeline = load("receipts")
+    table = tables(pipeline)["receipts"]
+    rows = table.to_pylist()
+    good = [row for row in rows if row["amount"] != "12.3O"]
+    assert 0 < len(rows) - len(good) < 5
+    frames = compute(pipeline, {"receipts": spark.createDataFrame(table.to_pandas())})
+    with pytest.raises(PythonException, match="invalid literal for int"):
+        frames["totals"].collect()
+    readable = spark.createDataFrame(table.to_pandas()).where("amount <> '12.3O'")
+    found = compute(pipeline, {"receipts": readable})["totals"].toPandas().to_dict("records")
+    expected = pipeline.expectations["totals"].function({"receipts": rows})
+    assert canonical(found) == canonical(expected)
+    assert len(expected) == 3
+
+
 def stream(spark, pipeline, tmp_path, mode, delay):
     """The pipeline's single operator as a plain query over one file per epoch."""
     import pyarrow.parquet as pq
@@ -147,7 +166,7 @@ def test_loyalty_ends_with_the_right_points(spark, tmp_path):
 
 def test_generated_rows_are_the_same_again():
     """Every source gives the same rows for an epoch, whichever process asks."""
-    for name in [*BATCH, "sessions", "loyalty"]:
+    for name in EVERY:
         assert tables(load(name), range(5)) == tables(load(name), range(5))
 
 
@@ -166,7 +185,7 @@ def test_fingerprints_are_the_same_in_every_process():
         "found = {n: fingerprints(load_pipeline(f'examples/{n}.py')) for n in names}\n"
         "print(json.dumps(found))\n"
     )
-    names = [*BATCH, "sessions", "loyalty"]
+    names = EVERY
     found = [
         json.loads(
             subprocess.run(

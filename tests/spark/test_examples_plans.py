@@ -32,6 +32,7 @@ CUT_ONCE = {
     "fan_out": {"orders"},
     "sessions": {"sessions"},
     "loyalty": {"reward"},
+    "receipts": {"parse"},
 }
 SHARDED = {
     "word_count": {"count": 2},
@@ -41,6 +42,7 @@ SHARDED = {
     "fan_out": {"total": 2},
     "sessions": {"sessions": 2},
     "loyalty": {"reward": 2},
+    "receipts": {"takings": 2},
 }
 
 

@@ -16,6 +16,8 @@ from holdfast import __version__
 from holdfast.cli import chaos as chaos_commands
 from holdfast.cli import demo as demo_command
 from holdfast.cli import plan as plan_command
+from holdfast.cli import profile as profile_command
+from holdfast.cli import prove as prove_command
 from holdfast.cli import run as run_commands
 from holdfast.cli import topology as topology_commands
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
@@ -64,6 +66,8 @@ for _command in (
     run_commands.stop,
     chaos_commands.chaos,
     chaos_commands.verify,
+    profile_command.profile,
+    prove_command.prove,
     demo_command.demo,
 ):
     app.command(_command.__name__)(_command)

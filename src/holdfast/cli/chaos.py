@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.cli.deployment import Batch, Cut, Shards, absolute_app, make_deployment
 from holdfast.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -24,11 +25,9 @@ def chaos(
     kinds: Annotated[str, typer.Option(help="Kinds to draw from, by comma; default: all.")] = "",
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 2,
     spares: Annotated[int, typer.Option("--spares", "-s", min=0, help="Warm spare nodes.")] = 1,
-    cut: Annotated[
-        list[str] | None,
-        typer.Option("--cut", help="Operator to cut after; may be repeated; or all."),
-    ] = None,
-    shards: Annotated[list[str] | None, typer.Option(help="OPERATOR=N; may be repeated.")] = None,
+    cut: Cut = None,
+    shards: Shards = None,
+    batch: Batch = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run-dir", "-d", help="A new one; default: a temporary one.")
     ] = None,
@@ -42,16 +41,14 @@ def chaos(
 
     from holdfast.errors import CheckFailedError
     from holdfast.faults.campaign import Campaign, run_campaign
-    from holdfast.pipeline import deploy, load_pipeline
+    from holdfast.pipeline import load_pipeline
     from holdfast.runtime.launch.run import DeadlineError
 
     pipeline = load_pipeline(app)
     plan = _schedule(schedule, seed, faults, kinds)
-    deployment = deploy(
-        pipeline, cuts="all" if cut == ["all"] else set(cut or []), shards=_shards(shards or [])
-    )
+    deployment = make_deployment(pipeline, cut=cut or (), shards=shards or (), batch=batch or ())
     campaign = Campaign(
-        app=_absolute(app),
+        app=absolute_app(app),
         pipeline=pipeline,
         deployment=deployment,
         schedule=plan,
@@ -101,22 +98,6 @@ def _schedule(path: Path | None, seed: int | None, faults: int, kinds: str) -> S
     # Any words are taken here; the schedule refuses what it does not know.
     chosen = tuple(kinds.split(",")) if kinds else DRAWN
     return draw_schedule(seed or 0, faults=faults, kinds=chosen)  # type: ignore[arg-type]
-
-
-def _absolute(app: str) -> str:
-    """Nodes may run in another directory."""
-    path, colon, attribute = app.partition(":")
-    return f"{Path(path).resolve()}{colon}{attribute}" if Path(path).is_file() else app
-
-
-def _shards(items: list[str]) -> dict[str, int]:
-    shards = {}
-    for item in items:
-        name, _, number = item.partition("=")
-        if not number.isdigit():
-            raise BadInputError(f"{item!r} is not OPERATOR=N", where="--shards")
-        shards[name] = int(number)
-    return shards
 
 
 def _app_of(run: Path) -> str:

@@ -1,154 +1,398 @@
-"""`holdfast demo`: the shipped topologies planned with every method, side by side, and drawn."""
+"""`holdfast demo`: the whole product in under three minutes, told as it happens.
+
+Profile the word count, plan it for a bound, run it, kill its node in front of everybody, compare
+the recovery with what was promised, and check that every row is there exactly once.
+"""
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
+from holdfast.cli.shipped import shipped
+from holdfast.errors import BadInputError
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ask:
-    """One method asked of one shipped topology, with bounds that show a trade-off."""
+if TYPE_CHECKING:
+    from rich.console import Console
 
-    topology: str
-    method: str
-    options: dict[str, Any]
-    said: str
-    """The bound, in words."""
+    from holdfast.faults.prove import Normal, Recovered
+    from holdfast.faults.prove_result import Audience, Proof, Struck
+    from holdfast.model.statistics import Statistics
+    from holdfast.model.topology import Topology
+    from holdfast.pipeline import Pipeline
 
-
-def _asks() -> Iterator[_Ask]:
-    bounds: dict[str, tuple[float | None, float | None, int | None]] = {
-        # file: (max recovery for ftc, max overhead for fastrecover, replicas for ppa)
-        "trending": (6.0, 0.6, 9),
-        "sentiment": (3.0, 5.0, 40),
-        "signalguru": (16.0, 1.5, 20),
-        "fastrecover-chain": (3.0, 0.4, None),
-        "q1-top100": (None, None, 20),
-        "q2-incidents": (None, None, 12),
-    }
-    for name, (recovery, overhead, replicas) in bounds.items():
-        if recovery is not None:
-            options = {"max_recovery": recovery}
-            yield _Ask(
-                topology=name, method="ftc", options=options, said=f"recovery <= {recovery:g}"
-            )
-        if overhead is not None:
-            options = {"max_overhead": overhead}
-            yield _Ask(
-                topology=name,
-                method="fastrecover",
-                options=options,
-                said=f"overhead <= {overhead:g}",
-            )
-        if replicas is not None:
-            options = {"replicas": float(replicas)}
-            yield _Ask(topology=name, method="ppa", options=options, said=f"{replicas} replicas")
+PROFILE_S = 12.0
+"""How long the pipeline runs to be profiled; the rest of a quick profile takes as long again."""
+CALM_SLICES = 5
+"""Fewer than in a real proof: one kill needs no fine percentiles."""
+INTERRUPTED = 130
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the drawings and plans go.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Where drawings, plans and the report go.")] = Path(
+        "out/demo"
+    ),
+    max_recovery: Annotated[str, typer.Option(help="Bound on recovery.")] = "5s",
+    max_latency: Annotated[str, typer.Option(help="Bound on end-to-end latency.")] = "4s",
+    faults: Annotated[int, typer.Option(min=1, help="Nodes to kill, one after another.")] = 1,
+    planners: Annotated[
+        bool,
+        typer.Option("--planners", help="Only plan the shipped topologies with every method."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Plan the shipped topologies with every method, side by side, and draw the plans."""
-    from holdfast.clock import SystemClock
-    from holdfast.draw import draw_svg
-    from holdfast.model.files import load_topology
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.registry import planner as find_planner
-    from holdfast.plan.session import make_plan, make_solve
+    """Profile, plan, run, break and check the word count, with a report at the end.
 
-    home = shipped_topologies()
-    out.mkdir(parents=True, exist_ok=True)
-    clock = SystemClock()
-    rows: list[dict[str, Any]] = []
-    for ask in _asks():
-        topology = load_topology(home / f"{ask.topology}.yaml")
-        result = make_plan(
-            find_planner(ask.method),
-            topology,
-            PlanRequest(**ask.options),
-            make_solve(clock, time_limit_s=10.0),
-            clock,
-        )
-        plan = result.to_json()
-        drawing = out / f"{ask.topology}-{ask.method}.svg"
-        drawing.write_text(draw_svg(topology, plan))
-        drawing.with_suffix(".json").write_text(json.dumps(plan, indent=1) + "\n")
-        rows.append(
-            {
-                "topology": ask.topology,
-                "method": ask.method,
-                "asked": ask.said,
-                "answer": _answer(plan, topology.unit.time),
-                "proved": _proved(plan),
-                "ms": plan["solve_ms"],
-                "drawing": str(drawing),
-            }
-        )
-    if as_json:
-        typer.echo(json.dumps({"plans": rows}))
+    Takes under three minutes on two cores, and a minute more the first time.
+    """
+    if planners:
+        from holdfast.cli.demo_planners import plan_everything
+
+        plan_everything(out, as_json=as_json)
         return
-    _print(rows, out)
-
-
-def shipped_topologies() -> Path:
-    """Where the shipped topology files are: inside an installed package, or in the source tree."""
-    import holdfast
-
-    package = Path(holdfast.__file__).parent
-    for home in (package / "examples" / "topologies", package.parents[1] / "examples/topologies"):
-        if home.is_dir():
-            return home
-    from holdfast.errors import HoldfastError
-
-    raise HoldfastError("the shipped topologies are missing: reinstall holdfast")
-
-
-def _answer(plan: dict[str, Any], unit: str) -> str:
-    if not plan["feasible"]:
-        return f"infeasible: {plan['note']}"
-    match plan["method"]:
-        case "ftc":
-            return f"{plan['count']} backups, all back in {plan['overall']:g} {unit}"
-        case "fastrecover":
-            return (
-                f"{len(plan['segments'])} segments, expected "
-                f"{plan['expected_recovery_time']:.3g} {unit}"
-            )
-        case _:
-            return f"{len(plan['replicas'])} replicas, fidelity {plan['fidelity']:.3f}"
-
-
-def _proved(plan: dict[str, Any]) -> str:
-    if plan["optimal"]:
-        return "optimal"
-    if not plan["feasible"] or not plan["bound"]:
-        return "-"
-    gap = abs(plan["objective"] - plan["bound"]) / abs(plan["bound"])
-    return f"within {gap:.1%}"
-
-
-def _print(rows: list[dict[str, Any]], out: Path) -> None:
-    from rich import box
     from rich.console import Console
+
+    from holdfast.cli.prove import interruptible
+    from holdfast.units import parse_time
+
+    bounds = {
+        "max_recovery": parse_time(max_recovery, where="--max-recovery"),
+        "max_latency": parse_time(max_latency, where="--max-latency"),
+    }
+    teller = _Teller(Console(stderr=as_json, highlight=False))
+    try:
+        with interruptible():
+            proof = _tell(teller, out, bounds, faults)
+    except KeyboardInterrupt:
+        teller.line("interrupted; nothing is left running")
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        typer.echo(json.dumps(proof.to_json()))
+    if proof.note.startswith("interrupted"):
+        raise typer.Exit(INTERRUPTED)
+    if not proof.ok:
+        raise typer.Exit(1)
+
+
+class _Teller:
+    """Short headed sections, and a line that moves while there is nothing to tell."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._began = time.monotonic()
+        self._status: Any = None
+
+    def head(self, title: str) -> None:
+        self.quiet()
+        passed = time.monotonic() - self._began
+        self.console.print()
+        self.console.rule(
+            f"[bold]{title}[/] [dim]{passed:.0f} s[/]", align="left", style="dim cyan"
+        )
+
+    def line(self, text: str = "") -> None:
+        self.console.print(text, soft_wrap=True)
+
+    def wait(self, text: str) -> None:
+        """What is going on now, in a line that is gone when it is over."""
+        if not self.console.is_terminal:
+            self.console.print(f"[dim]{text} ...[/]")
+        elif self._status is None:
+            self._status = self.console.status(f"[dim]{text}[/]")
+            self._status.start()
+        else:
+            self._status.update(f"[dim]{text}[/]")
+
+    def quiet(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) -> Proof:
+    from holdfast.cli.deployment import absolute_app
+    from holdfast.cli.prove import show_proof, write_report
+    from holdfast.pipeline import load_pipeline
+    from holdfast.runtime.spark.prepare import prepare
+
+    app = absolute_app(str(shipped("word_count.py")))
+    pipeline = load_pipeline(app)
+    topology = pipeline.topology()
+    run_dir = _fresh(out)
+    try:
+        teller.line(
+            "[bold]Holdfast[/] plans how a streaming pipeline is cut, logged and kept on standby, "
+            "runs it on Spark,\nand proves by breaking it that failures recover as planned."
+        )
+        prepare(teller.wait)
+        teller.head("1  Measure")
+        statistics = _profile(teller, app)
+        teller.head("2  Plan")
+        plan = _plan(teller, topology, statistics, bounds)
+        _save(out / "plan.json", json.dumps(plan, indent=1) + "\n")
+        teller.head("3  Run and break")
+        proof = _break(teller, app, pipeline, plan, run_dir, faults)
+        teller.head("4  Promised and measured")
+        teller.quiet()
+        show_proof(teller.console, proof)
+    finally:
+        teller.quiet()
+    page = out / "report.html"
+    command = [
+        *("holdfast", "prove", app, "--plan", str((out / "plan.json").resolve())),
+        *("--nodes", "1", "--faults", "20"),
+    ]
+    write_report(proof, topology, page, command=command)
+    teller.line()
+    teller.line(f"The report with all plots: [bold]{page}[/]")
+    teller.line(f"[dim]Few faults prove little. A longer proof: {' '.join(command)}[/]")
+    return proof
+
+
+def _fresh(out: Path) -> Path:
+    """An empty place for the run; that of an earlier demo is removed."""
+    from holdfast.control.shell.rundir import spec_path
+    from holdfast.runtime.launch.children import ProcessList
+
+    run_dir = out / "run"
+    if run_dir.exists():
+        if not spec_path(run_dir).exists() and any(run_dir.iterdir()):
+            raise BadInputError("is not a run of an earlier demo", where=str(run_dir))
+        if ProcessList(run_dir).leftovers():
+            raise BadInputError("is in use", where=str(run_dir), hint="stop that demo first")
+        shutil.rmtree(run_dir)
+    try:
+        run_dir.mkdir(parents=True)
+    except OSError as error:
+        raise BadInputError(f"cannot be made: {error.strerror}", where=str(run_dir)) from None
+    return run_dir
+
+
+def _save(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+# -- measure --------------------------------------------------------------------------------------
+
+
+def _profile(teller: _Teller, app: str) -> Statistics:
+    """What the pipeline and the machine do, measured for a few seconds."""
+    from holdfast.model.statistics import Statistics
+
+    measure = profiler()
+    if measure is None:
+        teller.line("Taking the figures of a reference machine.")
+        return Statistics()
+    teller.wait("running the word count cut at every operator, to see what each one does")
+    statistics = measure(app, PROFILE_S, quick=True, say=teller.wait)
+    teller.quiet()
+    teller.console.print(_operators_table(statistics))
+    return statistics
+
+
+class Profiler(Protocol):
+    """Measures an application for so many seconds."""
+
+    def __call__(
+        self, app: str, seconds: float, *, quick: bool, say: Callable[[str], None]
+    ) -> Statistics: ...
+
+
+def profiler() -> Profiler | None:
+    """What measures; None where it is not installed."""
+    found: Profiler | None = getattr(
+        importlib.import_module("holdfast.runtime.profile"), "profile", None
+    )
+    return found
+
+
+def _operators_table(statistics: Statistics) -> Any:
+    table = _table("operator", "rows/s in", "out per row", "cost per row", "bytes per row", "state")
+    for name, found in statistics.operators.items():
+        table.add_row(
+            name,
+            _value(found.input_rate, "{:,.0f}"),
+            _value(found.selectivity, "{:.2f}"),
+            _value(found.cost, "{:,.1f} us", 1e6),
+            _value(found.tuple_size, "{:,.0f}"),
+            _value(found.state_size, "{:,.1f} KB", 1e-3),
+        )
+    return table
+
+
+def _value(measure: Any, form: str, scale: float = 1.0) -> str:
+    return "-" if measure is None else form.format(measure.value * scale)
+
+
+# -- plan -----------------------------------------------------------------------------------------
+
+
+def _plan(
+    teller: _Teller, topology: Topology, statistics: Statistics, bounds: Mapping[str, float]
+) -> dict[str, Any]:
+    """The cheapest plan within the bounds, or within the nearest that can be kept."""
+    from holdfast.draw import draw_text
+    from holdfast.plan.protocol import PlanRequest
+    from holdfast.plan.session import plan_topology
+
+    def ask(asked: Mapping[str, float]) -> dict[str, Any]:
+        request = PlanRequest(statistics=statistics, **asked)  # type: ignore[arg-type]
+        return plan_topology(topology, request, method="joint", time_limit_s=10.0).to_json()
+
+    plan = ask(bounds)
+    teller.line(f"Asked for: {_bound_words(bounds)}.")
+    if not plan["feasible"]:
+        nearest = {**bounds, **_nearest(plan)}
+        teller.line(
+            f"That cannot be promised here; the nearest bounds can: {_bound_words(nearest)}."
+        )
+        bounds, plan = nearest, ask(nearest)
+    if not plan["feasible"]:
+        raise BadInputError(
+            plan["note"] or "no plan keeps the bounds", where="demo", hint="allow more"
+        )
+    plan = {**plan, **bounds}
+    teller.line()
+    teller.line(draw_text(topology, plan, width=teller.console.width).rstrip())
+    teller.line()
+    teller.console.print(_segments_table(plan))
+    proved = "proved cheapest" if plan["optimal"] else "the best found"
+    teller.line(
+        f"[dim]{plan['cpu']:.2f} cores, {plan['overhead']:.0%} more than uncut; results within "
+        f"{plan['end_to_end_latency']:.1f} s; warm spares: {plan['spares']}; {proved} in "
+        f"{plan['solve_ms']:.0f} ms[/]"
+    )
+    return plan
+
+
+def _nearest(plan: Mapping[str, Any]) -> dict[str, float]:
+    """Bounds that a plan achieves, a little loosened so that rounding does not matter."""
+    alone = {name: value for name, value in plan["nearest"].items() if value is not None}
+    chosen = dict([min(alone.items())]) if alone else plan["nearest_together"]
+    return {name: round(value * 1.01 + 0.05, 2) for name, value in chosen.items()}
+
+
+def _bound_words(bounds: Mapping[str, float]) -> str:
+    names = {"max_recovery": "recovery", "max_latency": "results"}
+    return ", ".join(f"{names[name]} within {value:g} s" for name, value in bounds.items())
+
+
+def _segments_table(plan: Mapping[str, Any]) -> Any:
+    table = _table("segment", "operators", "batch every", "recovery", "95%")
+    for segment in plan["segments"]:
+        latency = plan["recovery_latency"][segment["name"]]
+        table.add_row(
+            segment["name"],
+            ", ".join(segment["operators"]),
+            f"{segment['batch_interval']:g} s",
+            f"{latency['median']:.2f} s",
+            f"{latency['p95']:.2f} s",
+        )
+    return table
+
+
+# -- run and break --------------------------------------------------------------------------------
+
+
+def _break(
+    teller: _Teller,
+    app: str,
+    pipeline: Pipeline,
+    plan: dict[str, Any],
+    run_dir: Path,
+    faults: int,
+) -> Proof:
+    from holdfast.cli.deployment import make_deployment
+    from holdfast.faults.prove_run import Proving, prove
+
+    proving = Proving(
+        app=app,
+        pipeline=pipeline,
+        deployment=make_deployment(pipeline, plan=plan),
+        plan=plan,
+        faults=faults,
+        nodes=1,
+        # Whoever watches should not have to wait for a cold start.
+        spares=max(1, int(plan["spares"] or 0)),
+        calm_slices=CALM_SLICES,
+    )
+    return prove(proving, run_dir, _audience(teller))
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was told of the present fault already."""
+
+    detected: set[str]
+    restored: set[str]
+
+
+def _audience(teller: _Teller) -> Audience:
+    """Tells what happens, each thing once."""
+    from holdfast.cli.prove import recovery_words
+    from holdfast.faults.prove_result import Audience
+
+    class Story(Audience):
+        def __init__(self) -> None:
+            self._seen = _Seen(detected=set(), restored=set())
+
+        def say(self, line: str) -> None:
+            teller.wait(line)
+
+        def steady(self, normal: Mapping[str, Normal]) -> None:
+            teller.quiet()
+            lags = ", ".join(f"{unit} {lag.median:.2f} s" for unit, lag in normal.items())
+            teller.line(f"Running. Slices come so long after they are due: {lags}.")
+
+        def struck(self, fault: Struck, view: Mapping[str, Any]) -> None:
+            teller.quiet()
+            self._seen = _Seen(detected=set(), restored=set())
+            node = next(item for item in view["nodes"] if item["node"] == fault.node)
+            teller.line()
+            teller.line(
+                f"[bold red]kill -9[/] node {fault.node} (process {node['pid']} and its "
+                f"{max(0, (node['processes'] or 1) - 1)} children), home of "
+                f"{', '.join(node['units'])}"
+            )
+
+        def watched(self, fault: Struck, view: Mapping[str, Any]) -> None:
+            for item in view["recoveries"]:
+                if item["detected_at"] < fault.killed_at:
+                    continue
+                at = item["detected_at"] - fault.killed_at
+                if not self._seen.detected:
+                    self._tell(at, "its end was noticed")
+                self._seen.detected.add(item["unit"])
+                if item["restored_at"] is not None and item["unit"] not in self._seen.restored:
+                    self._seen.restored.add(item["unit"])
+                    after = item["restored_at"] - fault.killed_at
+                    self._tell(after, f"{item['unit']} runs on {item['to']}")
+
+        def recovered(self, fault: Struck, recoveries: Sequence[Recovered]) -> None:
+            del fault
+            teller.quiet()
+            teller.line(f"[green]Nothing is missing any more:[/] {recovery_words(recoveries)}.")
+
+        def _tell(self, after: float, text: str) -> None:
+            teller.quiet()
+            teller.line(f"  [cyan]{after:5.2f} s[/]  {text}")
+
+    return Story()
+
+
+def _table(*columns: str) -> Any:
     from rich.table import Table
 
-    table = Table("method", "asked", "answer", "proved", "ms", box=box.SIMPLE_HEAD)
-    previous = ""
-    for row in rows:
-        if row["topology"] != previous:
-            if previous:
-                table.add_section()
-            table.add_row(f"[bold]{row['topology']}[/]")
-            previous = row["topology"]
-        cells = (row["method"], row["asked"], row["answer"], row["proved"], f"{row['ms']:.0f}")
-        table.add_row(f"  {cells[0]}", *cells[1:])
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(f"drawings and plans: {out}/", soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for index, column in enumerate(columns):
+        text = index == 0 or column == "operators"
+        table.add_column(column, justify="left" if text else "right", no_wrap=True)
+    return table

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.control.view import summary
+
 _COLOURS = {
     "running": "green",
     "recovering": "yellow",
@@ -20,15 +22,24 @@ _COLOURS = {
     "stopping": "magenta",
 }
 _RECOVERIES = 5
+_RETRIED = {
+    "error": "failed and is tried again",
+    "no space": "finds no room to write and waits for some",
+}
 
 
-def live_view(view: dict[str, Any], *, epoch_s: float) -> RenderableType:
+def live_view(
+    view: dict[str, Any], *, epoch_s: float, trouble: str | None = None
+) -> RenderableType:
     """Everything at once, for a screen that redraws."""
     parts: list[RenderableType] = [headline(view), units_table(view, epoch_s=epoch_s)]
     parts.append(nodes_table(view))
     if view["recoveries"]:
         parts.append(recoveries_table(view))
+    parts += [Text(line, style="yellow") for line in retries(view)]
     parts += [Text(line, style="red") for line in failures(view)]
+    if trouble:
+        parts.append(Text(f"warning: {trouble}", style="yellow"))
     return Group(*parts)
 
 
@@ -108,14 +119,32 @@ def recoveries_table(view: dict[str, Any]) -> Table:
 
 
 def failures(view: dict[str, Any]) -> list[str]:
-    """One line per held unit: which operator, and the last line of its traceback."""
-    lines: list[str] = []
-    for unit in view["units"]:
-        if unit["phase"] == "held":
-            last = (unit["error"] or unit["down"] or "unknown").strip().splitlines()[-1]
-            where = f"operator {unit['operator']}" if unit["operator"] else "no operator known"
-            lines.append(f"{unit['unit']} is held ({where}): {last}")
-    return lines
+    """One line per held unit: which operator, and the line of its traceback that says most."""
+    return [_failure(unit, "is held") for unit in view["units"] if unit["phase"] == "held"]
+
+
+def retries(view: dict[str, Any]) -> list[str]:
+    """One line per unit that failed with an exception and is being tried again."""
+    return [
+        _failure(unit, _RETRIED[unit["down"]])
+        for unit in view["units"]
+        if unit["down"] in _RETRIED and unit["phase"] != "held"
+    ]
+
+
+def tracebacks(view: dict[str, Any]) -> list[str]:
+    """What held units failed with, in full."""
+    return [
+        f"{unit['unit']}, operator {unit['operator'] or 'unknown'}:\n{unit['error'].rstrip()}"
+        for unit in view["units"]
+        if unit["phase"] == "held" and unit["error"]
+    ]
+
+
+def _failure(unit: dict[str, Any], what: str) -> str:
+    why = summary(unit["error"] or "") or unit["down"] or "unknown"
+    where = f"operator {unit['operator']}" if unit["operator"] else "no operator known"
+    return f"{unit['unit']} {what} ({where}): {why}"
 
 
 def _table(*columns: str) -> Table:

@@ -13,14 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from holdfast.cli.deployment import (
+    Batch,
+    Cut,
+    Shards,
+    Snapshot,
+    absolute_app,
+    make_deployment,
+    plan_spares,
+    read_plan,
+)
+
 if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
     from holdfast.control.shell.rundir import RunSpec
+    from holdfast.model.deployment import Deployment
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", "-d", help="Run directory; default: the live one.")
 ]
+STAMP = len("2026-01-31 23:59:59,999")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -29,12 +42,15 @@ def run(
     plan: Annotated[
         Path | None, typer.Option("--plan", "-p", help="Plan as JSON: where to cut.")
     ] = None,
-    cut: Annotated[
-        list[str] | None,
-        typer.Option("--cut", help="Operator to cut after; may be repeated; or all."),
-    ] = None,
+    cut: Cut = None,
+    shards: Shards = None,
+    batch: Batch = None,
+    snapshot: Snapshot = None,
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 1,
-    spares: Annotated[int, typer.Option("--spares", "-s", min=0, help="Warm spare nodes.")] = 1,
+    spares: Annotated[
+        int | None,
+        typer.Option("--spares", "-s", min=0, help="Warm spare nodes; default: the plan's, or 1."),
+    ] = None,
     domains: Annotated[int, typer.Option(min=1, help="Failure domains nodes are dealt to.")] = 2,
     max_units: Annotated[
         int, typer.Option("--max-units-per-node", min=1, help="Room of a node.")
@@ -51,12 +67,15 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
-    memory_mb: Annotated[int, typer.Option(min=256, help="Java heap of a node, MB.")] = 512,
+    memory_mb: Annotated[
+        int, typer.Option(min=480, help="Java heap of a node, MB; Spark needs 480.")
+    ] = 512,
     host: Annotated[str, typer.Option(help="What runs units.", hidden=True)] = "spark",
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.resume import check_resume, reset_operators
+    from holdfast.pipeline import load_pipeline
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
     from holdfast.units import parse_time
@@ -65,10 +84,21 @@ def run(
     options: dict[str, Any] = {}
     if host == "spark":
         options = {"memory_mb": memory_mb, "keep_input": keep_input}
-    spec = _spec(app, plan, cut or [], host, options, nodes=nodes, max_units=max_units)
+    app = absolute_app(app)
+    planned = None if plan is None else read_plan(plan)
+    deployment = make_deployment(
+        load_pipeline(app),
+        plan=planned,
+        cut=cut or (),
+        shards=shards or (),
+        batch=batch or (),
+        snapshot=snapshot,
+    )
+    spec = _spec(app, deployment, host, options, nodes=nodes, max_units=max_units)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     resumed = check_resume(directory, spec, reset or [])
-    local = LocalRun(directory, spec, LaunchSettings(nodes=nodes, spares=spares, domains=domains))
+    launch = LaunchSettings(nodes=nodes, spares=plan_spares(planned, spares), domains=domains)
+    local = LocalRun(directory, spec, launch)
     local.require_free()
     if reset:
         dropped = reset_operators(directory, spec.deployment, reset)
@@ -96,7 +126,7 @@ def status(run_dir: RunDir = None, as_json: Json = False) -> None:
     """Show units, nodes and recoveries of a running pipeline."""
     from rich.console import Console
 
-    from holdfast.cli.live import live_view
+    from holdfast.cli.live import live_view, tracebacks
     from holdfast.control.shell.rundir import read_spec
 
     directory = find_run(run_dir)
@@ -106,6 +136,8 @@ def status(run_dir: RunDir = None, as_json: Json = False) -> None:
         print(json.dumps(view))  # noqa: T201
         return
     Console().print(live_view(view, epoch_s=read_spec(directory).deployment.epoch_s))
+    for text in tracebacks(view):
+        print(f"\n{text}")  # noqa: T201
 
 
 def nodes(run_dir: RunDir = None, as_json: Json = False) -> None:
@@ -132,7 +164,7 @@ def logs(
     from holdfast.errors import BadInputError
 
     directory = find_run(run_dir, live=False)
-    found = sorted(find_lines(directory, name))[-lines:]
+    found = find_lines(directory, name)[-lines:]
     if not found:
         raise BadInputError("nothing logged", where=name, hint="see `holdfast status` for names")
     if as_json:
@@ -204,19 +236,26 @@ def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
     return found[0]
 
 
-def find_lines(run_dir: Path, name: str) -> Iterator[str]:
-    """Log lines about a unit (or all shards of a segment), or all of one node."""
-    for path in sorted((run_dir / "nodes").glob("*.log*")):
+def find_lines(run_dir: Path, name: str) -> list[str]:
+    """Log lines about a unit (or all shards of a segment) by time, or all a node has said."""
+    found: list[tuple[str, str]] = []
+    for path in sorted((run_dir / "nodes").glob("*.log*"), reverse=True):  # .log.1 is older
         whole = path.name.partition(".log")[0] == name
+        stamp = ""
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            # A line of a traceback belongs to the one before it.
+            stamp = line[:STAMP] if line[:4].isdigit() else stamp
             if whole or f"unit={name} " in line or f"unit={name}#" in line:
-                yield line
+                found.append((stamp, line))
+    found.sort(key=lambda item: item[0])
+    output = run_dir / "nodes" / f"{name}.out"
+    said = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
+    return [*(line for _, line in found), *said.splitlines()]
 
 
 def _spec(
     app: str,
-    plan: Path | None,
-    cut: list[str],
+    deployment: Deployment,
     host: str,
     options: dict[str, Any],
     *,
@@ -226,27 +265,7 @@ def _spec(
     from holdfast.control.policy import Policy
     from holdfast.control.shell.rundir import RunSpec
     from holdfast.errors import BadInputError
-    from holdfast.pipeline import deploy, load_pipeline
 
-    if plan is not None and cut:
-        raise BadInputError("--plan and --cut exclude each other")
-    cuts: Any = "all" if cut == ["all"] else cut or "none"
-    if plan is not None:
-        try:
-            cuts = json.loads(plan.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise BadInputError(f"cannot be read as JSON: {error}", where=str(plan)) from None
-    target, colon, attribute = app.partition(":")
-    if Path(target).is_file():
-        # Nodes may start in another directory.
-        app = f"{Path(target).resolve()}{colon}{attribute}"
-    pipeline = load_pipeline(app)
-    if isinstance(cuts, dict) and cuts.get("method") == "joint":
-        from holdfast.plan.joint.result import deploy_options
-
-        deployment = deploy(pipeline, **deploy_options(cuts))
-    else:
-        deployment = deploy(pipeline, cuts=cuts)
     if len(deployment.units()) > nodes * max_units:
         raise BadInputError(
             f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",
@@ -261,7 +280,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> dict[str, 
     from rich.console import Console
     from rich.live import Live
 
-    from holdfast.cli.live import failures, headline, live_view
+    from holdfast.cli.live import failures, headline, live_view, retries
     from holdfast.control.shell.wire import ConnectionLostError
 
     console = Console(stderr=True)
@@ -270,17 +289,22 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> dict[str, 
     epoch_s = local.spec.deployment.epoch_s
     view: dict[str, Any] = {}
     said = ""
+    warned: str | None = None
     with Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext() as live:
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
                 line = headline(view).plain.split("  ")[1]
+                trouble = local.launcher.trouble
                 if live is not None:
-                    live.update(live_view(view, epoch_s=epoch_s), refresh=True)
+                    live.update(live_view(view, epoch_s=epoch_s, trouble=trouble), refresh=True)
                 elif line != said:
                     said = line
-                    for text in (headline(view).plain, *failures(view)):
+                    for text in (headline(view).plain, *retries(view), *failures(view)):
                         _note(text)
+            if live is None and (trouble := local.launcher.trouble) not in (None, warned):
+                warned = trouble
+                _note(f"warning: {trouble}")
             pause = 0.5 if end is None else max(0.0, min(0.5, end - time.monotonic()))
             if local.launcher.finished.wait(pause):
                 break
@@ -311,13 +335,19 @@ def _interruptible() -> Iterator[None]:
 
 
 def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_json: bool) -> None:
-    from holdfast.cli.live import failures
+    from holdfast.cli.live import failures, tracebacks
 
     failed = failures(view) if view else []
+    if report.given_up:
+        _note(f"given up: {report.given_up}")
+        for line in report.last_words:
+            _note(f"  {line}")
     if as_json:
         result = {
             "run_dir": str(directory),
-            "status": "failed" if failed else "stopped",
+            "status": "failed" if failed or report.given_up else "stopped",
+            "given_up": report.given_up,
+            "last_words": list(report.last_words),
             "clean": report.clean,
             "killed": list(report.killed),
             "left": list(report.left),
@@ -326,14 +356,11 @@ def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_jso
         }
         print(json.dumps(result))  # noqa: T201
     else:
-        _note("stopped" if report.clean else f"stopped; killed {', '.join(report.killed)}")
+        _note(f"stopped; killed {', '.join(report.killed)}" if report.killed else "stopped")
         for line in failed:
             _note(line)
-    if report.given_up:
-        _note(report.given_up)
-    for unit in view.get("units", []):
-        if unit["phase"] == "held" and unit["error"] and not as_json:
-            _note(unit["error"].rstrip())
+        for text in tracebacks(view) if view else ():
+            _note(f"\n{text}")
     if failed or report.left or report.given_up:
         raise typer.Exit(1)
 

@@ -22,7 +22,14 @@ LossReason = Literal[
     "relaunched",  # it belonged to an earlier launch
     "left",  # it was dismissed at the end of the run
 ]
-DownReason = Literal["node lost", "error", "stalled", "never started", "stopped by itself"]
+DownReason = Literal[
+    "node lost",
+    "error",  # an exception
+    "no space",  # an exception that a full disk or quota explains: nobody's code is to blame
+    "stalled",
+    "never started",
+    "stopped by itself",
+]
 PlaceReason = Literal["first start", "recovery", "retry", "resume"]
 
 

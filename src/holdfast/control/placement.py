@@ -4,7 +4,8 @@ First starts spread over the nodes that are not spares, least loaded first. Afte
 units of one lost node stay together: they go to one warm spare, so that the others are kept for the
 next failure; without a spare they go to survivors, least loaded first. No node, spare or not, ever
 gets more than `max_units_per_node`; a unit for which there is no room waits for a node to join. A
-unit that failed with an exception is retried on its own node, whose session is warm.
+unit that failed with an exception is retried on its own node, whose session is warm; one that found
+no room to write twice is tried elsewhere, where there may be some.
 
 Greedy, O(units x nodes) a pass; a pass does nothing when no unit waits.
 """
@@ -90,7 +91,9 @@ def place(turn: Turn) -> None:
     for record in due:
         first = record.down is None
         home = record.home or ""
-        retry = record.down in ("error", "stopped by itself")
+        retry = record.down in ("error", "stopped by itself") or (
+            record.down == "no space" and len(record.shortages) == 1
+        )
         chosen = choose(
             _candidates(turn),
             room=turn.policy.max_units_per_node,

@@ -21,6 +21,9 @@ class Policy:
     """Room of a node, spare or not: units of a dead node go to survivors only up to this."""
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     stall: StallPolicy = field(default_factory=StallPolicy)
+    search_s: float = 600.0
+    """How long a running unit may prepare itself anew, as it does to find rows to quarantine,
+    before that counts as a stall."""
     start_timeout_s: float = 120.0
     """A unit that has not run this long after its placement takes its node down with it."""
     disconnect_grace_s: float = 0.25
@@ -38,6 +41,11 @@ class Policy:
         default_factory=lambda: RestartBudget(limit=20, window_s=300.0, delay_s=0.0)
     )
     """Restarts of a unit after the loss of its node: bounds a unit that kills whatever hosts it."""
+    shortages: RestartBudget = field(
+        default_factory=lambda: RestartBudget(limit=60, window_s=300.0, delay_s=0.5)
+    )
+    """Restarts of a unit that found no room to write. At the longest delay, ten seconds, they never
+    use the budget up: such a unit waits until someone has made room."""
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.max_units_per_node < 1:

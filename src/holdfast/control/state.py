@@ -73,6 +73,8 @@ class UnitRecord:
     """Why it is not running; None before the first start, after a clean stop, and when running."""
     errors: tuple[float, ...] = ()
     crashes: tuple[float, ...] = ()
+    shortages: tuple[float, ...] = ()
+    """When it found no room to write."""
     operator: str | None = None
     error: str | None = None
     """Of the last failure with an exception; kept for people after a successful retry."""
@@ -175,7 +177,8 @@ class State:
                 self.begun = False
                 self.stopping = False
                 for record in self.units.values():
-                    record.errors, record.crashes, record.retry_at = (), (), 0.0
+                    record.errors, record.crashes, record.shortages = (), (), ()
+                    record.retry_at = 0.0
                     if record.phase == "held":
                         # Whoever launches again has had the chance to repair the cause.
                         record.phase, record.down = "waiting", None
@@ -249,7 +252,8 @@ class State:
                 self._close(fact.unit, "held", fact.at)
             case f.UnitReleased():
                 self._expect(record, fact, record.phase == "held", "unit is not held")
-                record.phase, record.errors, record.crashes = "waiting", (), ()
+                record.phase = "waiting"
+                record.errors, record.crashes, record.shortages = (), (), ()
                 record.down, record.retry_at = None, 0.0
             case f.UnitParked():
                 if record.node is not None:
@@ -287,11 +291,15 @@ class State:
         record.phase, record.node, record.incarnation = "waiting", None, None
         record.home, record.home_domain = fact.node, node.domain if node is not None else ""
         record.down, record.retry_at = fact.reason, fact.retry_at
-        if fact.reason == "node lost":
-            record.crashes = (*record.crashes, fact.at)[-HISTORY_LENGTH:]
-        else:
-            record.errors = (*record.errors, fact.at)[-HISTORY_LENGTH:]
-            record.operator, record.error = fact.operator, fact.error
+        match fact.reason:
+            case "node lost":
+                record.crashes = (*record.crashes, fact.at)[-HISTORY_LENGTH:]
+            case "no space":
+                record.shortages = (*record.shortages, fact.at)[-HISTORY_LENGTH:]
+                record.operator, record.error = fact.operator, fact.error
+            case _:
+                record.errors = (*record.errors, fact.at)[-HISTORY_LENGTH:]
+                record.operator, record.error = fact.operator, fact.error
 
     def _apply_recovery(self, fact: RecoveryFact) -> None:
         match fact:

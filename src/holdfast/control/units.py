@@ -1,12 +1,14 @@
 """The life of a unit after its placement: runs, fails, stalls, is held.
 
 An exception is retried within a budget; beyond it the unit is held, with the operator's name and
-the traceback, while all other units go on. A stall takes the whole node down, because Spark cannot
-stop a stuck batch; the node's other units recover elsewhere and only the culprit is charged.
+the traceback, while all other units go on. One that a full disk explains is nobody's fault, and is
+retried ever more slowly until there is room. A stall takes the whole node down, because Spark
+cannot stop a stuck batch; the node's other units recover elsewhere, only the culprit is charged.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from holdfast.control import recovery
@@ -25,6 +27,12 @@ from holdfast.control.turn import Turn
 from holdfast.control.vitals import UnitVitals
 from holdfast.health.stall import StallDetector
 
+_NO_SPACE = re.compile(
+    r"\[Errno (?:27|28|30|122)\]"  # EFBIG, ENOSPC, EROFS, EDQUOT
+    r"|No space left on device|File too large|Disk quota exceeded|Read-only file system"
+)
+"""What Python and Java say when nothing can be written."""
+
 
 def report(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
     """A connected node reported one of its units."""
@@ -42,9 +50,12 @@ def report(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
         case "running":
             _observe(turn, record, told)
         case "starting":
-            pass
+            vitals = turn.vitals.units.get(str(record.unit))
+            if vitals is not None and vitals.generation == told.generation:
+                vitals.prepare(turn.policy.search_s, turn.now)
         case "failed":
-            down(turn, record, reason="error", operator=told.operator, error=told.error)
+            reason: DownReason = "no space" if _NO_SPACE.search(told.error or "") else "error"
+            down(turn, record, reason=reason, operator=told.operator, error=told.error)
         case "stopped" if not turn.state.stopping:
             down(turn, record, reason="stopped by itself")
         case "stopped":
@@ -77,9 +88,14 @@ def down(
     if turn.state.stopping:
         park(turn, record)
         return
-    lost = reason == "node lost"
-    budget = turn.policy.crashes if lost else turn.policy.retries
-    failures = (*(record.crashes if lost else record.errors), turn.now)
+    match reason:
+        case "node lost":
+            budget, before = turn.policy.crashes, record.crashes
+        case "no space":
+            budget, before = turn.policy.shortages, record.shortages
+        case _:
+            budget, before = turn.policy.retries, record.errors
+    failures = (*before, turn.now)
     generation = record.generation
     turn.record(
         UnitDown(

@@ -6,11 +6,15 @@ since 1970; a missing value is null.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from holdfast.control.codec import fact_to_json
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
+
+_EXCEPTION = re.compile(r"(?:: )?[A-Za-z_][\w.$]*(Error|Exception|Interrupt|Exit)\b")
+"""A line that names an exception; Java's, told through Python, begins with a colon."""
 
 RunStatus = Literal["gathering", "starting", "running", "recovering", "failed", "stopping"]
 
@@ -78,6 +82,13 @@ def recovery_view(recovery: Recovery) -> dict[str, Any]:
     }
 
 
+def summary(error: str) -> str:
+    """The line of a traceback that says most: the last that names an exception, else the last."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or [""])[-1].strip().removeprefix(": ")
+
+
 def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> dict[str, Any]:
     vitals = coordinator.vitals.units.get(str(record.unit))
     report = vitals.report if vitals is not None else None
@@ -89,7 +100,7 @@ def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> dict[str,
         "down": record.down,
         "operator": record.operator,
         "error": record.error,
-        "failures": len(record.errors) + len(record.crashes),
+        "failures": len(record.errors) + len(record.crashes) + len(record.shortages),
         "batch": report.batch if report else None,
         "epoch": report.epoch if report else None,
         "waiting": report.waiting if report else None,

@@ -42,8 +42,18 @@ class UnitVitals:
     rate_in: float = 0.0
     """Rows read per second, smoothed."""
     rate_out: float = 0.0
+    preparing_since: float | None = None
+    """Since when a unit that ran says that it is starting."""
+
+    def prepare(self, limit_s: float, now: float) -> None:
+        """It is not stalled, only busy, unless that takes too long."""
+        if self.preparing_since is None:
+            self.preparing_since = now
+        if now - self.preparing_since < limit_s:
+            self.stall.forgive(now)
 
     def observe(self, report: UnitReport, now: float) -> None:
+        self.preparing_since = None
         gap = now - self.heard_at
         if gap > 0:
             weight = min(1.0, gap / RATE_SECONDS)

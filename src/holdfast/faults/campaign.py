@@ -105,18 +105,13 @@ def run_campaign(
             processes=lambda name: _processes(run, name),
         )
         _play(injector, report)
-        view = run.wait_for(all_running, campaign.heal_s, "healing")
-        epoch = _newest_epoch(view) + campaign.epochs_after
-        batch = _delivered(view, campaign, "batch") + campaign.batches_after
-        report(f"healed; waiting for epoch {epoch} and batch {batch}")
-        view = run.wait_for(
-            lambda now: (
-                all_running(now)
-                and _delivered(now, campaign, "epoch") >= epoch
-                and _delivered(now, campaign, "batch") >= batch
-            ),
+        view = wait_delivered(
+            run,
+            campaign.pipeline,
             campaign.heal_s,
-            f"delivering epoch {epoch} and batch {batch}",
+            epochs=campaign.epochs_after,
+            batches=campaign.batches_after,
+            report=report,
         )
         recoveries = view["recoveries"]
     finally:
@@ -130,6 +125,31 @@ def run_campaign(
         recoveries=tuple(recoveries),
         stop=stopped,
         verdict=verify(run_dir, campaign.pipeline),
+    )
+
+
+def wait_delivered(
+    run: LocalRun,
+    pipeline: Pipeline,
+    heal_s: float,
+    *,
+    epochs: int,
+    batches: int,
+    report: Callable[[str], None] = lambda _line: None,
+) -> dict[str, Any]:
+    """Wait until a run has healed and its exporters have delivered so much more; the last view."""
+    view = run.wait_for(all_running, heal_s, "healing")
+    epoch = _newest_epoch(view) + epochs
+    batch = _delivered(view, pipeline, "batch") + batches
+    report(f"healed; waiting for epoch {epoch} and batch {batch}")
+    return run.wait_for(
+        lambda now: (
+            all_running(now)
+            and _delivered(now, pipeline, "epoch") >= epoch
+            and _delivered(now, pipeline, "batch") >= batch
+        ),
+        heal_s,
+        f"delivering epoch {epoch} and batch {batch}",
     )
 
 
@@ -153,8 +173,8 @@ def _newest_epoch(view: dict[str, Any]) -> int:
     return max((unit["epoch"] for unit in view["units"] if unit["epoch"] is not None), default=-1)
 
 
-def _delivered(view: dict[str, Any], campaign: Campaign, what: str) -> int:
+def _delivered(view: dict[str, Any], pipeline: Pipeline, what: str) -> int:
     """The smallest epoch, or batch, that any exporter has come to."""
-    sinks = {f"{sink.name}#0" for sink in campaign.pipeline.sinks}
+    sinks = {f"{sink.name}#0" for sink in pipeline.sinks}
     found = [unit[what] for unit in view["units"] if unit["unit"] in sinks]
     return min((-1 if item is None else item for item in found), default=-1)

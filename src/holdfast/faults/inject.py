@@ -18,6 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from holdfast.clock import Clock
+from holdfast.control.shell.application import app_folder
+from holdfast.control.shell.rundir import read_spec
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.rundir import boundaries, numbered, read_record
 from holdfast.faults.schedule import Fault, Schedule
@@ -221,6 +223,8 @@ class Injector:
         if not isinstance(source, Files):
             raise BadInputError(f"{fault.target!r} does not read files", where="poison")
         folder = Path(source.path)
+        if not folder.is_absolute():
+            folder = app_folder(read_spec(self._run.run_dir).app) / folder
         path = folder / f"poison-{len(self.history):04d}.{source.format}"
         temporary = folder / f".{path.name}.tmp"
         temporary.write_text(fault.text + "\n", encoding="utf-8")

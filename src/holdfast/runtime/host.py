@@ -56,10 +56,14 @@ class UnitHost(Protocol):
         """The status of every unit started and not yet forgotten."""
         ...
 
-    def warm(self) -> None:
-        """Make a spare hot: start the session and run a query of a similar shape once.
+    def open(self) -> None:
+        """Get what every unit needs, such as a session, or raise; blocks until it is there."""
+        ...
 
-        Unlike the others this call blocks until it is done; run it on a thread.
+    def warm(self) -> None:
+        """Make a spare hot: open, and run a query of a similar shape once.
+
+        Like `open` and unlike the others it blocks until it is done; run it on a thread.
         """
         ...
 

@@ -7,7 +7,7 @@ seen, so a lost, doubled or misplaced batch shows in `check_output`, which compu
 output on its own.
 
 Faults are files: RUN/fake/faults/UNIT with `raise`, `stall` or `exit` inside makes the unit do so
-at its next batch, for as long as the file is there.
+at its next batch, for as long as the file is there; RUN/fake/faults/open keeps nodes from starting.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 import traceback
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 from urllib.parse import quote
 
 from holdfast.control.shell.rundir import RunSpec
@@ -70,8 +71,14 @@ class FakeUnitHost:
         with self._lock:
             return [worker.status for worker in self._workers.values()]
 
+    def open(self) -> None:
+        """Fails if asked to, like a session that cannot start."""
+        if self._files.fault_path("open").exists():
+            raise OSError(f"{self._node} finds no session")
+
     def warm(self) -> None:
         """Nothing to warm."""
+        self.open()
 
     def close(self) -> None:
         with self._lock:
@@ -193,8 +200,8 @@ def check_output(run_dir: Path, deployment: Deployment) -> list[str]:
     return wrong
 
 
-def set_fault(run_dir: Path, unit: UnitId, what: str | None) -> None:
-    """Plant a fault, or take it away with None."""
+def set_fault(run_dir: Path, unit: UnitId | Literal["open"], what: str | None) -> None:
+    """Plant a fault of a unit, or of opening a host; take it away with None."""
     path = _Files(run_dir).fault_path(unit)
     if what is None:
         path.unlink(missing_ok=True)
@@ -279,7 +286,7 @@ class _Files:
         temporary.write_text(json.dumps({"epoch": epoch, "total": total}), encoding="utf-8")
         temporary.replace(path)
 
-    def fault_path(self, unit: UnitId) -> Path:
+    def fault_path(self, unit: UnitId | Literal["open"]) -> Path:
         return self._root / "faults" / quote(str(unit))
 
     def fault(self, unit: UnitId) -> str:

@@ -447,3 +447,49 @@ def test_choose_prefers_ready_spares_outside_the_lost_domain():
     assert only.node == "s0"
     assert choose(nodes, room=2, spread=False, forbidden_domains=frozenset({"d0", "d1"})) is None
     assert choose(nodes[:1], room=1, spread=False) is None
+
+
+FULL = "Traceback\nOSError: [Errno 28] No space left on device: 'x'"
+
+
+def test_a_full_disk_is_waited_out():
+    """However long it lasts, the unit is not held, and nothing is charged to its code."""
+    world = started(nodes=("n0",), spares=())
+    for _ in range(40):
+        node = world.coordinator.state.unit(B).node
+        if node is not None:
+            world.set(node, B, state="failed", operator="b", error=FULL)
+            world.beat(node)
+        world.advance(10.0)
+    record = world.coordinator.state.unit(B)
+    assert record.phase != "held"
+    assert record.errors == ()
+    assert len(record.shortages) > 5
+    world.set(record.node, B, state="running")
+    world.beat(record.node)
+    assert world.coordinator.state.unit(B).phase == "running"
+
+
+def test_a_unit_without_room_is_tried_elsewhere():
+    """First where it was, for it may have been a moment; then on a spare."""
+    world = started(nodes=("n0",), spares=("s0",))
+    places = []
+    for _ in range(2):
+        node = world.coordinator.state.unit(B).node
+        world.set(node, B, state="failed", operator="b", error=FULL)
+        world.beat(node)
+        world.advance(5.0)
+        places.append(world.coordinator.state.unit(B).node)
+    assert places == ["n0", "s0"]
+
+
+def test_a_search_for_bad_rows_is_no_stall():
+    """A running unit that prepares itself anew has time, but not for ever."""
+    world = started(nodes=("n0",), spares=("s0",), policy=replace(POLICY, search_s=60.0))
+    world.set("n0", B, state="running", waiting=3)
+    world.beat("n0")
+    world.set("n0", B, state="starting", waiting=3)
+    world.advance(50.0)
+    assert "n0" in world.coordinator.state.nodes
+    world.advance(40.0)
+    assert "n0" not in world.coordinator.state.nodes

@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 from tests.unit.control.world import A, B, started
 
-from holdfast.cli.live import failures, live_view
+from holdfast.cli.live import failures, live_view, retries, tracebacks
 from holdfast.control import codec
 from holdfast.control import events as e
 from holdfast.control.policy import Policy
-from holdfast.control.view import view
+from holdfast.control.view import summary, view
 from holdfast.health.heartbeat import HeartbeatPolicy
 
 pytestmark = pytest.mark.unit
@@ -68,6 +68,41 @@ def test_a_held_unit_names_operator_and_error():
     data = shown(world)
     assert data["status"] == "failed"
     assert failures(data) == ["b#0 is held (operator parse): ValueError: boom"]
+
+
+def test_a_failure_is_summed_up_by_its_exception():
+    """Not by what follows it, such as a Java stack or a note."""
+    spark = (
+        "Traceback (most recent call last):\n  File x\nValueError: poor\n\n"
+        "The above exception was the direct cause\n\n"
+        "pyspark.errors.exceptions.captured.PythonException: bad row\n\tat java.base/x\nat y\n"
+    )
+    assert summary(spark) == "pyspark.errors.exceptions.captured.PythonException: bad row"
+    java = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling None.X\n"
+        ": org.apache.spark.SparkIllegalArgumentException: too little memory\nPlease increase\n"
+    )
+    assert summary(java) == "org.apache.spark.SparkIllegalArgumentException: too little memory"
+    assert summary("no exception\nhere\n\n") == "here"
+    assert summary("") == ""
+
+
+def test_a_retry_and_a_traceback_are_shown():
+    """A unit that is tried again is told apart from one that is held."""
+    world = started(nodes=("n0",), spares=())
+    error = "Traceback\n  deep\nValueError: boom"
+    world.set("n0", B, state="failed", operator="parse", error=error)
+    world.beat("n0")
+    data = shown(world)
+    assert retries(data) == ["b#0 failed and is tried again (operator parse): ValueError: boom"]
+    assert failures(data) == tracebacks(data) == []
+    for _ in range(3):
+        world.set("n0", B, state="failed", operator="parse", error=error)
+        world.beat("n0")
+        world.advance(2.0)
+    data = shown(world)
+    assert tracebacks(data) == [f"b#0, operator parse:\n{error}"]
+    assert retries(data) == []
 
 
 def test_a_stopping_run_says_so():

@@ -8,9 +8,12 @@ import pytest
 from tests.unit.faults.rundirs import write_run
 
 from holdfast.clock import ManualClock
+from holdfast.control.policy import Policy
+from holdfast.control.shell.rundir import RunSpec, write_spec
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.inject import PATIENCE_S, Injector
 from holdfast.faults.schedule import Fault, Schedule
+from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Console, Files, Pipeline
 
 pytestmark = pytest.mark.unit
@@ -176,3 +179,25 @@ def test_a_poison_record_is_one_more_file(tmp_path):
     assert len(list((tmp_path / "in").iterdir())) == 1
     with pytest.raises(BadInputError, match="does not read files"):
         play(FakeRun(tmp_path), [fault], 1)
+
+
+def test_a_relative_source_is_poisoned_where_nodes_read_it(tmp_path):
+    """A relative path begins at the application's file, not at the present directory."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "app.py").touch()
+    spec = RunSpec(
+        app=str(tmp_path / "app.py"),
+        host="fake",
+        deployment=Deployment(pipeline="p", epoch_s=1.0, segments=(), fingerprints={}),
+        policy=Policy(),
+    )
+    write_spec(tmp_path / "run", spec)
+    p = Pipeline("p")
+    p.sink("out", p.source("s", Files("in", schema="n int")), Console())
+    play(
+        FakeRun(tmp_path / "run"),
+        [Fault(at_s=0, kind="poison", target="s", text="x")],
+        1,
+        pipeline=p,
+    )
+    assert (tmp_path / "in" / "poison-0000.json").read_text() == "x\n"

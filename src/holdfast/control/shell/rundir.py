@@ -4,7 +4,8 @@ RUN/run.json           what runs: application, host, deployment, policy
 RUN/coordinator.json   where its coordinator listens (0600)
 RUN/coordinator/       journal and log
 RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
-RUN/nodes/NAME.out     standard output and error of a node and its children
+RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
+RUN/scratch/NAME/      temporary files of a node; gone when the node is
 RUN/processes.jsonl    every process started: pid, start time, name
 """
 
@@ -59,6 +60,15 @@ def journal_path(run_dir: Path) -> Path:
 
 def node_log_path(run_dir: Path, node: str) -> Path:
     return run_dir / "nodes" / f"{node}.log"
+
+
+def scratch_path(run_dir: Path, node: str) -> Path:
+    return run_dir / "scratch" / node
+
+
+def up_marker(run_dir: Path, node: str) -> Path:
+    """Made by a node once it can run units: what ends before it never started."""
+    return scratch_path(run_dir, node) / "up"
 
 
 def write_spec(run_dir: Path, spec: RunSpec) -> None:

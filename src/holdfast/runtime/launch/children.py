@@ -1,9 +1,10 @@
-"""The processes a launcher started, and the list of them on disk."""
+"""The processes a launcher started, their output and temporary files, and the list on disk."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from holdfast.control.shell.rundir import scratch_path, up_marker
 from holdfast.runtime.node.processes import (
     LAUNCH_VARIABLE,
     ProcessId,
@@ -21,6 +23,12 @@ from holdfast.runtime.node.processes import (
 )
 
 Kind = Literal["node", "coordinator"]
+
+MAX_OUTPUT = 4 * 2**20
+"""Bytes of standard output kept, and as many of what came before."""
+ERROR_LINES = 30
+_NOISE = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
+"""What Java says at every start and nobody needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,16 +58,22 @@ class Child:
         self.kind = kind
         self.name = name
         self._launch = launch
-        output = run_dir / ("nodes" if kind == "node" else "coordinator") / f"{name}.out"
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with output.open("ab") as file:
+        self._run_dir = run_dir
+        self.output = run_dir / ("nodes" if kind == "node" else "coordinator") / f"{name}.out"
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, LAUNCH_VARIABLE: launch, "PYTHONUNBUFFERED": "1"}
+        if kind == "node":
+            self.clean()
+            environment.update(_scratch_variables(scratch_path(run_dir, name)))
+        with self.output.open("ab") as file:
+            self._output_from = file.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, LAUNCH_VARIABLE: launch, "PYTHONUNBUFFERED": "1"},
+                env=environment,
             )
         self.pid = self._process.pid
         self._lock = threading.Lock()
@@ -98,6 +112,56 @@ class Child:
     def sweep(self) -> None:
         """Kill what is left of its session after its own end."""
         kill_session(self.pid, self._launch)
+
+    def came_up(self) -> bool:
+        """Whether a node has ever been able to run units."""
+        return up_marker(self._run_dir, self.name).exists()
+
+    def clean(self) -> None:
+        """Remove a node's temporary files; to be called when nothing of it runs."""
+        shutil.rmtree(scratch_path(self._run_dir, self.name), ignore_errors=True)
+
+    def last_words(self) -> list[str]:
+        """The last lines this process has written: of one that died, why."""
+        try:
+            with self.output.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(min(size, max(self._output_from, size - MAX_OUTPUT // 64)))
+                text = file.read().decode("utf-8", errors="replace")
+        except OSError:
+            return []
+        lines = [line for line in text.splitlines() if line.strip()]
+        return [line for line in lines if not line.startswith(_NOISE)][-ERROR_LINES:]
+
+    def bound_output(self, limit: int = MAX_OUTPUT) -> None:
+        """Move what it has written aside once it is long; what it writes meanwhile may be lost.
+
+        The file itself is emptied, not replaced: all processes of the node hold it open, and
+        append to wherever its end is.
+        """
+        try:
+            if self.output.stat().st_size > limit:
+                shutil.copyfile(self.output, self.output.with_name(f"{self.output.name}.1"))
+                os.truncate(self.output, 0)
+                self._output_from = 0
+        except OSError:
+            # A full disk: then it cannot grow either.
+            return
+
+
+def _scratch_variables(folder: Path) -> dict[str, str]:
+    """Have Python, Java and Spark put temporary files where they can be removed with the node.
+
+    Java heeds no TMPDIR. The old options come first, so that someone's own wish is overridden:
+    what is elsewhere would stay there after a kill.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    options = f'{os.environ.get("JAVA_TOOL_OPTIONS", "")} "-Djava.io.tmpdir={folder}"'
+    return {
+        "TMPDIR": str(folder),
+        "SPARK_LOCAL_DIRS": str(folder),
+        "JAVA_TOOL_OPTIONS": options.strip(),
+    }
 
 
 class ProcessList:

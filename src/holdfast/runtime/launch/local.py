@@ -2,7 +2,9 @@
 
 Starts the coordinator and the nodes, restarts a coordinator that died, replaces a node that died by
 a new spare, and carries out the coordinator's fence orders. It decides nothing about units: it
-tells the coordinator which processes ended. All restarts are bounded.
+tells the coordinator which processes ended. All restarts are bounded: nodes that end before they
+can run units are started only so often in a row, and a run that has no node left and may start
+none is given up with what its last node said.
 """
 
 from __future__ import annotations
@@ -17,14 +19,20 @@ from pathlib import Path
 from holdfast.clock import Clock, SystemClock
 from holdfast.control.shell.endpoint import read_endpoint
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.control.view import summary
 from holdfast.health.budget import RestartBudget
 from holdfast.runtime.launch.children import Child, ProcessList
+from holdfast.runtime.node.program import BAD_INPUT
 
 log = logging.getLogger("holdfast.launch")
 
 WATCH_S = 0.02
 RECONNECT_S = 0.1
 MAX_EXITS = 256
+OUTPUT_S = 5.0
+"""How often the length of the processes' output is looked at."""
+ENDED_LOGS = 64
+"""Ended nodes whose logs are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,9 @@ class LaunchSettings:
     """Kill nodes the coordinator has given up. Chaos turns it off: nothing may depend on it."""
     restarts: RestartBudget = field(default_factory=lambda: RestartBudget(limit=30, window_s=60.0))
     """Bounds the replacements of nodes, and on its own account the restarts of the coordinator."""
+    failed_starts: int = 4
+    """Nodes in a row that may end before they can run units; none is replaced after that until
+    one has come up."""
 
 
 class LocalLauncher:
@@ -71,12 +82,27 @@ class LocalLauncher:
         self._restarted: tuple[float, ...] = ()
         self._due: list[tuple[float, str]] = []
         """Replacements to start: when, and in which failure domain."""
+        self._coming: set[str] = set()
+        """Nodes that run and have not come up yet."""
+        self._failed_starts = 0
+        """Nodes that have ended without coming up since one came up."""
+        self._hopeless = False
+        """The last of them said that none can ever start."""
+        self._owed: list[str] = []
+        """Failure domains of nodes not replaced because of that."""
+        self._ended: deque[str] = deque()
+        self._looked_at = 0.0
         self._spare_count = 0
         self._stopping = False
+        self._leaving = False
         self.finished = threading.Event()
         """The coordinator ended the run, or the launcher gave up on it."""
         self.given_up: str | None = None
         """Why, if it gave up."""
+        self.trouble: str | None = None
+        """What goes wrong with starting nodes while the run goes on; one line."""
+        self.last_words: tuple[str, ...] = ()
+        """The end of the output of the last node that did not come up."""
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=self._watch, name="launch-watch", daemon=True),
@@ -123,6 +149,7 @@ class LocalLauncher:
             self._list.add(child.record)
             self._nodes[name] = child
             self._domains[name] = domain
+            self._coming.add(name)
 
     def node(self, name: str) -> Child | None:
         with self._lock:
@@ -156,6 +183,8 @@ class LocalLauncher:
             child.kill()
         for child in children:
             child.sweep()
+            if child.kind == "node":
+                child.clean()
         return [child.name for child in running]
 
     def close(self) -> None:
@@ -188,6 +217,7 @@ class LocalLauncher:
     def _watch(self) -> None:
         while not self._closed.wait(WATCH_S):
             with self._lock:
+                self._look_for_arrivals()
                 ended = [child for child in self._nodes.values() if child.exit_code() is not None]
                 for child in ended:
                     self._node_ended(child)
@@ -195,16 +225,44 @@ class LocalLauncher:
                 if coordinator is not None and coordinator.exit_code() is not None:
                     self._coordinator_ended(coordinator)
                 self._start_due()
+                self._give_up_if_alone()
             for child in ended:
                 child.sweep()
+                child.clean()
+            self._bound_outputs()
+
+    def _look_for_arrivals(self) -> None:
+        arrived = {name for name in self._coming if self._nodes[name].came_up()}
+        if not arrived:
+            return
+        self._coming -= arrived
+        self._failed_starts, self.trouble = 0, None
+        now = self._clock.now()
+        self._due += [(now + self._settings.replace_delay_s, domain) for domain in self._owed]
+        self._owed.clear()
+
+    def _bound_outputs(self) -> None:
+        now = self._clock.now()
+        if now - self._looked_at < OUTPUT_S:
+            return
+        self._looked_at = now
+        with self._lock:
+            children = [*self._nodes.values(), *filter(None, [self._coordinator])]
+        for child in children:
+            child.bound_output()
 
     def _start_due(self) -> None:
         now = self._clock.now()
         ready = [domain for at, domain in self._due if at <= now]
         self._due = [(at, domain) for at, domain in self._due if at > now]
-        if not self._stopping:
-            for domain in ready:
+        for domain in () if self._stopping else ready:
+            try:
                 self.add_spare(domain)
+            except OSError as error:
+                # No memory, no process number, a full disk: this may pass.
+                self.trouble = f"cannot start a node: {error}"
+                log.error("%s", self.trouble)  # noqa: TRY400
+                self._due.append((now + self._settings.replace_delay_s, domain))
 
     def _node_ended(self, child: Child) -> None:
         del self._nodes[child.name]
@@ -213,16 +271,53 @@ class LocalLauncher:
         if line is not None:
             _try(lambda: line.send({"exited": {"node": child.name, "pid": child.pid}}))
         log.info("node %s ended with %s", child.name, child.exit_code())
+        self._forget_logs(child.name)
+        # The last look was a moment ago; it may have come up since.
+        failed = child.name in self._coming and not child.came_up()
+        self._coming.discard(child.name)
+        # 0 means that it was told to leave: the run ends.
+        self._leaving = self._leaving or child.exit_code() == 0
         if self._stopping or not self._settings.replace or child.exit_code() == 0:
-            # 0 means that it was told to leave: the run ends.
             return
+        if failed:
+            self._start_failed(child)
         now = self._clock.now()
         self._replaced = self._settings.restarts.recent((*self._replaced, now), now)
-        if self._settings.restarts.allows(self._replaced, now):
+        if failed and (self._hopeless or self._failed_starts >= self._settings.failed_starts):
+            self._owed.append(self._domains[child.name])
+        elif self._settings.restarts.allows(self._replaced, now):
             delay = self._settings.replace_delay_s if self._settings.spares else 0.0
             self._due.append((now + delay, self._domains[child.name]))
         else:
-            log.error("nodes die too often: %s is not replaced", child.name)
+            self.trouble = f"nodes die too often: {child.name} is not replaced"
+            log.error("%s", self.trouble)
+
+    def _start_failed(self, child: Child) -> None:
+        self._failed_starts += 1
+        self._hopeless = child.exit_code() == BAD_INPUT
+        self.last_words = tuple(child.last_words())
+        why = summary("\n".join(self.last_words)) or "it said nothing"
+        ended = f"{child.name} ended with {child.exit_code()} before it could run anything: {why}"
+        count = self._failed_starts
+        self.trouble = ended if count == 1 else f"{count} nodes in a row could not start; {ended}"
+        log.error("%s", self.trouble)
+
+    def _give_up_if_alone(self) -> None:
+        """Without a node and without the right to start one, nothing can ever happen again."""
+        if self._nodes or self._due or self._stopping or self._leaving:
+            return
+        if not self._settings.replace:
+            return  # someone may add a node
+        self.given_up = self.trouble or "no node is left"
+        self._stopping = True
+        self.finished.set()
+
+    def _forget_logs(self, name: str) -> None:
+        self._ended.append(name)
+        if len(self._ended) > ENDED_LOGS:
+            old = self._ended.popleft()
+            for path in (self._run_dir / "nodes").glob(f"{old}.*"):
+                path.unlink(missing_ok=True)
 
     def _coordinator_ended(self, child: Child) -> None:
         code = child.exit_code()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -48,6 +49,9 @@ class StopReport:
     left: tuple[int, ...]
     """Process numbers still alive: always empty, or something is wrong."""
     given_up: str | None = None
+    """Why the run could not go on, one line."""
+    last_words: tuple[str, ...] = ()
+    """Then, the end of what the last node wrote."""
 
 
 def all_running(view: dict[str, Any]) -> bool:
@@ -104,6 +108,8 @@ class LocalRun:
         self.require_free()
         write_spec(self.run_dir, self.spec)
         self._list.clear()
+        # What a launcher that was itself killed could not remove.
+        shutil.rmtree(self.run_dir / "scratch", ignore_errors=True)
         self._started = True
         self.launcher.start()
 
@@ -128,6 +134,8 @@ class LocalRun:
                     return last
             if self.launcher.finished.wait(WAIT_S):
                 break
+        if self.launcher.given_up:
+            raise DeadlineError(f"{what} cannot come: {self.launcher.given_up}")
         units = [(unit["unit"], unit["phase"], unit["node"]) for unit in last.get("units", [])]
         raise DeadlineError(
             f"{what} did not hold within {deadline_s} s: {last.get('status')}, {units}, "
@@ -171,12 +179,12 @@ class LocalRun:
             return self._report or StopReport(clean=True, killed=(), left=())
         end = time.monotonic() + deadline_s
         asked = False
-        while time.monotonic() < end and not self.launcher.finished.is_set():
+        while time.monotonic() < end and self.launcher.coordinator() is not None:
             if not asked:
                 with contextlib.suppress(ConnectionLostError), ControlClient(self.run_dir) as ask:
                     ask.stop()
                     asked = True
-            self.launcher.finished.wait(WAIT_S)
+            time.sleep(WAIT_S)
         self.launcher.no_more_restarts()
         while time.monotonic() < end and self.launcher.alive():
             time.sleep(WAIT_S)
@@ -188,6 +196,7 @@ class LocalRun:
             killed=tuple(killed),
             left=tuple(left),
             given_up=self.launcher.given_up,
+            last_words=self.launcher.last_words if self.launcher.given_up else (),
         )
         return self._report
 

@@ -11,11 +11,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from holdfast.control.shell.application import absolute_app, app_folder
 from holdfast.control.shell.rundir import node_log_path, read_spec
 from holdfast.errors import BadInputError
 from holdfast.runtime.node.hosts import find_host
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE
-from holdfast.runtime.node.program import NodeProgram, NodeSettings
+from holdfast.runtime.node.program import BAD_INPUT, NodeProgram, NodeSettings
 
 LOG_BYTES = 4 * 2**20
 
@@ -32,13 +33,19 @@ def main() -> int:
     run_dir = options.run_dir.resolve()
     _log_to(node_log_path(run_dir, options.name))
     spec = read_spec(run_dir)
+    app = absolute_app(options.app or spec.app)
+    _work_in(app_folder(app))
     try:
-        spec = replace(spec, app=options.app or spec.app, host=options.host or spec.host)
+        spec = replace(spec, app=app, host=options.host or spec.host)
         host = find_host(spec.host)(run_dir, options.name, spec)
     except BadInputError as error:
         logging.getLogger("holdfast.node").error("%s", error)  # noqa: TRY400
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+        return BAD_INPUT
+    except Exception:
+        # To the log for `holdfast logs`; the traceback on standard error is the launcher's.
+        logging.getLogger("holdfast.node").exception("cannot start")
+        raise
     settings = NodeSettings(
         run_dir=run_dir,
         node=options.name,
@@ -68,6 +75,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--stop-s", type=float, default=15.0)
     parser.add_argument("--parent-pid", type=int, help="end when this is no longer the parent")
     return parser.parse_args()
+
+
+def _work_in(folder: Path) -> None:
+    """Relative paths of the application start here, also in Java and in Python workers."""
+    paths = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    if paths:
+        # Those meant the directory we leave.
+        os.environ["PYTHONPATH"] = os.pathsep.join(str(Path(part).absolute()) for part in paths)
+    os.chdir(folder)
 
 
 def _log_to(path: Path) -> None:

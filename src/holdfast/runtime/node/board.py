@@ -46,12 +46,14 @@ class Board:
             del self._reports[unit]
             return True
 
-    def failed(self, unit: UnitId, generation: int, error: str) -> None:
+    def failed(self, unit: UnitId, generation: int, error: str, operator: str) -> None:
         """The host refused to start a unit."""
         with self._lock:
             known = self._reports.get(unit)
             if known is not None and known.generation == generation:
-                self._reports[unit] = replace(known, state="failed", error=error[-MAX_ERROR:])
+                self._reports[unit] = replace(
+                    known, state="failed", error=error[-MAX_ERROR:], operator=operator
+                )
 
     def update(self, statuses: list[UnitStatus], now: float) -> list[UnitReport]:
         """Take what the host says; gives the reports that changed in more than counters."""

@@ -28,6 +28,8 @@ import psutil
 from holdfast.clock import SystemClock
 from holdfast.control.commands import Dismiss, NodeCommand, StartUnit, StopUnit
 from holdfast.control.events import Gauges, Heartbeat, NodeHello
+from holdfast.control.shell.rundir import up_marker
+from holdfast.errors import BadInputError
 from holdfast.runtime.host import UnitHost
 from holdfast.runtime.node.board import Board
 from holdfast.runtime.node.link import Link
@@ -39,6 +41,10 @@ POLL_S = 0.05
 GAUGES_S = 2.0
 FENCED = 4
 """Exit code of a node that was sent away while the run goes on; 0 says that the run ends."""
+BAD_INPUT = 2
+"""Exit code of a node that can never start: what it was given is wrong."""
+TOO_SLOW = 3
+"""Exit code of a node that did not end in time and had to be killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +146,12 @@ class NodeProgram:
             # An earlier generation that failed here may still hold on to something.
             self._host.stop(command.unit)
             self._host.start(command.unit, command.generation, command.clone_from)
-        except Exception:
-            log.exception("unit=%s generation=%d cannot start", command.unit, command.generation)
-            self._board.failed(command.unit, command.generation, traceback.format_exc())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator must know
+            log.info("unit=%s generation=%d cannot start", command.unit, command.generation)
+            text = traceback.format_exc()
+            operator = str(getattr(error, "operator", None) or command.unit.segment)
+            _log_failure(str(command.unit), operator, text)
+            self._board.failed(command.unit, command.generation, text, operator)
         self._beat_now.set()
 
     def _stop(self, command: StopUnit) -> None:
@@ -169,7 +178,7 @@ class NodeProgram:
             # A spare may be in the middle of warming up and has nothing to bring to an end.
             self._kill_everything(FENCED if reason == "orphaned" else 0)
         self._jobs.put(_End(reason=reason))
-        timer = threading.Timer(self._settings.stop_s, self._kill_everything, args=(2,))
+        timer = threading.Timer(self._settings.stop_s, self._kill_everything, args=(TOO_SLOW,))
         timer.daemon = True
         timer.start()
 
@@ -210,16 +219,24 @@ class NodeProgram:
         )
 
     def _warm(self) -> None:
-        """Spares only: a worker's units start at once and would have to share the processor."""
+        """Open the host; spares only are warmed, a worker's units would have to share the time."""
         try:
             if self._settings.spare:
                 self._host.warm()
-        except Exception:
+            else:
+                self._ready = True
+                self._host.open()
+        except Exception as error:
             # Without a session this node is of no use, and another one may have better luck.
-            log.exception("cannot warm up")
-            self._kill_everything(1)
+            log.exception("cannot start")
+            # Also where the launcher looks for the reason.
+            traceback.print_exc()
+            self._kill_everything(BAD_INPUT if isinstance(error, BadInputError) else 1)
+        marker = up_marker(self._settings.run_dir, self._settings.node)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
         self._ready = True
-        log.info("warm")
+        log.info("warm" if self._settings.spare else "open")
         self._beat_now.set()
 
     def _poll(self) -> None:
@@ -237,8 +254,7 @@ class NodeProgram:
                     report.waiting,
                 )
                 if report.error:
-                    for text in report.error.rstrip().splitlines():
-                        log.error("unit=%s %s", report.unit, text)
+                    _log_failure(str(report.unit), report.operator, report.error)
                 self._beat_now.set()
             time.sleep(POLL_S)
 
@@ -278,3 +294,10 @@ class NodeProgram:
     def _cause(self, what: str) -> str:
         self._count += 1
         return f"{what}-{self._settings.node}-{self._count}"
+
+
+def _log_failure(unit: str, operator: str | None, error: str) -> None:
+    """Every line bears the unit's name, so that `holdfast logs UNIT` shows all of it."""
+    log.error("unit=%s operator=%s failed", unit, operator or "unknown")
+    for text in error.rstrip().splitlines():
+        log.error("unit=%s %s", unit, text)

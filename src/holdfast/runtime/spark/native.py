@@ -4,6 +4,10 @@ Spark plans what a batch reads, so the record follows it: before a batch is publ
 record says which of Spark's end offsets got which epoch. Whoever finds that record again compares
 offsets, never times. While the source is idle, empty slices are published so that nothing
 downstream waits for it.
+
+The record is on disk for good, Spark's checkpoint may not be: it is not synced, and a clone may be
+of an older generation. So before a query starts, its checkpoint is held against the newest record
+(`align`): if Spark does not know the recorded end, it is told, and reads exactly that range.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from holdfast.errors import CheckFailedError
 from holdfast.model.records import RangeRecord
 from holdfast.pipeline import SparkSource
 from holdfast.runtime.log.protocol import Batching, epoch_due, roundest
+from holdfast.runtime.log.slicelog import SupersededError
+from holdfast.runtime.spark.align import align
 from holdfast.runtime.spark.checkpoint import source_offset
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.sources import (
@@ -66,6 +72,22 @@ class NativeSourceUnit(SparkUnit):
             if not self._stopping.is_set():
                 raise self._failure or error from error
 
+    def _prepare(self) -> None:
+        super()._prepare()
+        name = self.context.name
+        newest = self._newest()
+        if newest is None:
+            return
+        data = self.context.log.need_range(name, newest.source["data"])
+        if data is not None:
+            before = self.context.log.need_range(name, data.number - 1)
+            self.progress.extra["aligned"] = align(
+                self._checkpoint(self.context.generation),
+                unit=name,
+                end=data.source["offset"],
+                start=before.source["offset"] if before else None,
+            )
+
     def _batch(self, frame: DataFrame, spark_batch: int) -> None:
         try:
             self._copy(frame, spark_batch)
@@ -83,18 +105,34 @@ class NativeSourceUnit(SparkUnit):
             if newest is not None and newest.source["offset"] == offset:
                 record = context.log.need_range(context.name, newest.source["data"])
             else:
+                self._check_start(newest, spark_batch)
                 record = self._decide(newest, offset)
             if record is None or self._published(record):
                 return
             if record.source["offset"] != offset:
-                raise CheckFailedError(
+                # Another generation was faster: the next one starts from what it recorded.
+                raise SupersededError(
                     f"{context.name}: batch {record.number} was recorded up to offset "
-                    f"{record.source['offset']}, this checkpoint would read up to {offset}; "
-                    f"start from the checkpoint of generation {record.generation}"
+                    f"{record.source['offset']} by generation {record.generation}, "
+                    f"this one has read up to {offset}"
                 )
             self._publish(record, rows)
         self.progress.batch_ms = 1000 * (time.monotonic() - start)
         context.crash.at("before-commit", context.name, record.number)
+
+    def _culprit(self, error: BaseException) -> str | None:
+        return super()._culprit(error) or self.context.segment.name
+
+    def _check_start(self, newest: RangeRecord | None, spark_batch: int) -> None:
+        """What Spark reads now must begin where the records end, or rows would come twice."""
+        recorded = newest.source["offset"] if newest else None
+        folder = self._checkpoint(self.context.generation)
+        start = source_offset(folder, spark_batch - 1) if spark_batch > 0 else None
+        if start != recorded:
+            raise CheckFailedError(
+                f"{self.context.name}: recorded up to offset {recorded}, "
+                f"but Spark goes on from {start}"
+            )
 
     def _decide(self, newest: RangeRecord | None, offset: str) -> RangeRecord:
         """Stamp what Spark is about to give us with an epoch."""

@@ -20,9 +20,9 @@ from holdfast.pipeline import Pipeline
 from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.spark.aside import put_aside
 from holdfast.runtime.spark.compile import OperatorError, build
 from holdfast.runtime.spark.reader import TICK, ReaderSpec
-from holdfast.runtime.spark.sources import write_side_table
 from holdfast.runtime.spark.threads import UnitContext
 
 WAYS = 8
@@ -84,7 +84,8 @@ def quarantine(
         at = tuple(sorted(position for name, position in bad if name == boundary))
         skipped[boundary] = at
         folder = context.log.layout.dead(context.name) / word(boundary)
-        write_side_table(folder, record.number, tables[boundary].take(pa.array(at)))
+        rows = tables[boundary].take(pa.array(at))
+        put_aside(folder, record.number, rows, keep_all=context.trimmer.keep_input)
     context.log.put_skip(
         SkipRecord(
             unit=context.name,

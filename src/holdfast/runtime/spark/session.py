@@ -28,6 +28,8 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Snapshots are uploaded, and old files removed, only this often, whatever the plan says.
+    f"{_STREAMING}.stateStore.maintenanceInterval": "10s",
     # Spark's own empty batches would have no range record.
     f"{_STREAMING}.noDataMicroBatches.enabled": "false",
     # A quarter of the cost of the default; it overwrites, which per-generation directories allow.
@@ -67,6 +69,7 @@ JVM_OPTIONS = (
     # The quick compiler only: most of what a takeover runs, it runs for the first time.
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
+    "-XX:-UsePerfData",  # no file in /tmp that outlives a kill
     # Arrow would check every single access to its buffers: a fifth of the cost of writing a row.
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",

@@ -2,38 +2,44 @@
 
 Lateness is decided here and nowhere else, epoch by epoch against the watermark that the epochs
 before have left behind, so it depends neither on the batching nor on what runs downstream. A
-generated source makes the same rows again for the same range; a file source records which files
-belong to which epoch before it reads them.
+generated source makes the same rows again for the same range; a file source (`files`) records
+which files belong to which epoch before it reads them.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import BadInputError
 from holdfast.model.deployment import Boundary
 from holdfast.model.records import RangeRecord, SliceFile, SliceRecord
-from holdfast.pipeline import EventTime, Files, Generator, Rate
+from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.log.hashing import key_groups, row_hashes
-from holdfast.runtime.log.layout import member, word
 from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, epoch_due
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import RecordStore, sync_folder
+from holdfast.runtime.spark.aside import put_aside
+from holdfast.runtime.spark.files import MAX_EPOCHS, FileRows
 from holdfast.runtime.spark.publish import publish
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
 
-MAX_EPOCHS = 64
-"""Most epochs a source that is behind takes in one batch, if it cannot tell its rows."""
+__all__ = [
+    "EpochRows",
+    "FileRows",
+    "GeneratedRows",
+    "SourceUnit",
+    "epoch_tick",
+    "publish_rows",
+    "run_origin",
+    "split_late",
+]
+
 ORIGIN = "origin"
 """Record of the wall-clock time at which epoch 0 began."""
 
@@ -74,74 +80,6 @@ class GeneratedRows:
             return MAX_EPOCHS
         rows = max(1.0, self.source.rows_per_second * self.epoch_s / self.shards)
         return max(1, min(512, int(MAX_BATCH_ROWS / rows)))
-
-
-class FileRows:
-    """Files of a directory, each taken once, in order of their time and name.
-
-    Which files were taken must be known for ever, so their names are kept in records of their own
-    that are never trimmed.
-    """
-
-    def __init__(
-        self,
-        source: Files,
-        *,
-        unit: str,
-        store: RecordStore,
-        read: Callable[[list[str]], Any],
-        shard: int = 0,
-        shards: int = 1,
-    ) -> None:
-        self._source = source
-        self._folder = f"units/{word(unit)}/files"
-        self._store = store
-        self._read = read
-        self._shard, self._shards = shard, shards
-        self._taken: set[str] = set()
-        for name in store.names(self._folder):
-            data = store.get(f"{self._folder}/{name}")
-            self._taken.update(json.loads(data) if data else ())
-
-    @property
-    def max_epochs(self) -> int:
-        return MAX_EPOCHS
-
-    def claim(self, record: RangeRecord) -> RangeRecord:
-        limit = self._source.files_per_epoch
-        fresh = [path for path in self._listing() if path not in self._taken]
-        files = []
-        for index, path in enumerate(fresh):
-            epoch = record.upto if limit is None else record.after + 1 + index // limit
-            if epoch > record.upto:
-                break
-            files.append([epoch, path])
-        return replace(record, source={"files": files})
-
-    def table(self, record: RangeRecord, epoch: int) -> Any:
-        every = [path for _, path in record.source["files"]]
-        if every and not self._taken.issuperset(every):
-            self._store.put_if_absent(
-                member(self._folder, record.number), json.dumps(every).encode()
-            )
-            self._taken.update(every)
-        paths = [path for at, path in record.source["files"] if at == epoch]
-        return self._read(paths)
-
-    def _listing(self) -> list[str]:
-        folder = Path(self._source.path)
-        if not folder.is_dir():
-            raise BadInputError("no such directory", where=str(folder))
-        found = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                hidden = entry.name.startswith((".", "_")) or entry.name.endswith(".tmp")
-                if not hidden and entry.is_file():
-                    found.append((entry.stat().st_mtime_ns, entry.name))
-        names = [name for _, name in sorted(found)]
-        # By name, not by position in the list: a file's shard must not depend on what came before.
-        mine = [name for name in names if sum(name.encode()) % self._shards == self._shard]
-        return [str(folder / name) for name in mine]
 
 
 class SourceUnit(ThreadUnit):
@@ -219,7 +157,12 @@ def publish_rows(
     The side slice is named by the batch, so that a redo replaces it by the same.
     """
     if late.num_rows:
-        write_side_table(context.log.layout.late(context.name), record.number, late)
+        put_aside(
+            context.log.layout.late(context.name),
+            record.number,
+            late,
+            keep_all=context.trimmer.keep_input,
+        )
     hashes = row_hashes(rows) if rows.num_rows else None
     records = [
         SliceRecord(
@@ -270,21 +213,6 @@ def split_late(
         reached = newest - round(event_time.delay_s * 1e6)
         watermark = reached if watermark is None else max(watermark, reached)
     return table, late, watermark
-
-
-def write_side_table(folder: Path, number: int, rows: Any) -> Path:
-    """Keep rows that left the stream, as an Arrow IPC stream named by their batch."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{number:010d}.arrow"
-    temporary = folder / f".{uuid.uuid4().hex}.tmp"
-    with temporary.open("wb") as file:
-        with pa.ipc.new_stream(file, rows.schema) as stream:
-            stream.write_table(rows)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(folder)
-    return path
 
 
 def run_origin(store: RecordStore) -> float:

@@ -23,6 +23,7 @@ from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY
+from holdfast.runtime.profile.state import StateFiles
 from holdfast.runtime.spark.checkpoint import (
     batch_number,
     clone_checkpoint,
@@ -42,6 +43,8 @@ from holdfast.runtime.spark.reader import ReaderSpec, StoppedError, stop_marker
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.threads import Progress, UnitContext
 
+SIZE_EVERY = 8
+"""Batches between two looks at how large the state is."""
 KEEP_GENERATIONS = 2
 """Checkpoints of older generations that stay: the one in use and the one it was cloned from."""
 
@@ -207,6 +210,8 @@ class SparkUnit:
             return False
         record, previous = self._ranges(number)
         self.progress.operator = operator
+        # Many runs of the batch, so maybe a minute: to be told apart from a stall, which is killed.
+        self.progress.state = "starting"
         return quarantine(
             self.context,
             spark=self._spark,
@@ -276,6 +281,10 @@ class SparkUnit:
         began = max(start, log.put_time(context.name, number))
         self._account(previous, record, written.rows, time.time() - began)
         self._trim(number)
+        if context.segment.stateful and number % SIZE_EVERY == 1:
+            files = StateFiles(checkpoint)
+            files.scan()
+            self.progress.state_bytes = files.restore_bytes
         context.crash.at("before-commit", context.name, number)
 
     def _trim(self, number: int) -> None:

@@ -67,12 +67,13 @@ def test_a_refused_start_is_a_failure_that_stays():
     """A start that raises is reported, and a later poll without news does not hide it."""
     board = Board()
     board.want(UNIT, 1)
-    board.failed(UNIT, 1, "x" * (MAX_ERROR + 10) + "boom")
+    board.failed(UNIT, 1, "x" * (MAX_ERROR + 10) + "boom", "parse")
     board.update([status(state="starting")], 0.0)
     (report,) = board.reports(0.0)
     assert report.state == "failed"
     assert report.error.endswith("boom")
     assert len(report.error) == MAX_ERROR
+    assert report.operator == "parse"
 
 
 def test_a_status_keeps_all_its_numbers():

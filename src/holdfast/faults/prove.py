@@ -1,0 +1,421 @@
+"""What a plan promised against what was measured: the deciding part of `holdfast prove`, pure.
+
+**When is a unit recovered?** When nothing is missing any more that would be there without the
+fault. The slice log alone tells: a slice that ends at epoch e is due when e is over, and in normal
+times comes a known lag later. So nothing is missing once a slice of the new generation came before
+the next one would have come without the fault: less than a batch interval and the normal lag after
+it was due. Of the slices up to there, the last that came late ends the recovery; if none came late,
+the first slice does. That batches may go on to be slower than before, on a machine that warms a new
+spare, is not missing data.
+
+While nothing is due a unit that runs again only waits; that is no recovery, so it does not count,
+and a long batch interval does not make recoveries longer. No result is later than normal by more
+than the recovery takes.
+
+**Normal** are the slices before the fault, without those of earlier recoveries. A slice is late
+above their 95th percentile and a tolerance of a quarter of it, at least 0.15 s.
+
+**Was the bound kept?** The plan bounds the 95th percentile, so one recovery in twenty may take
+longer. Of n recoveries of a segment k broke the bound; if one in twenty breaks it, k or more do so
+with probability P(Binomial(n, 1/20) >= k). At 5% or less, divided by the number of segments that
+are judged at once, that is no bad luck: the plan's promise is refuted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Deployment
+
+PLANNED_SHARE = 1 / 20
+"""How often a bound on the 95th percentile may be broken."""
+SIGNIFICANCE = 0.05
+TOLERANCE = 0.25
+"""Of the normal lag's 95th percentile."""
+TOLERANCE_S = 0.15
+PHASES = ("detection", "restore", "replay", "catch_up")
+PHASE_NAMES = {
+    "detection": "detection",
+    "restore": "restore",
+    "replay": "load and replay",
+    "catch_up": "catch-up",
+}
+
+
+# -- measuring ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSlice:
+    """One published slice, as its record tells."""
+
+    number: int
+    after: int
+    upto: int
+    generation: int
+    put_at: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When the slices of one unit are due."""
+
+    origin: float
+    """When epoch 0 began, seconds since 1970."""
+    epoch_s: float
+    batch_epochs: int
+
+    @property
+    def interval_s(self) -> float:
+        return self.batch_epochs * self.epoch_s
+
+    def due(self, epoch: int) -> float:
+        """When an epoch is over."""
+        return self.origin + (epoch + 1) * self.epoch_s
+
+    def lag(self, item: SeenSlice) -> float:
+        """How long after its last epoch a slice came."""
+        return item.put_at - self.due(item.upto)
+
+    def delay(self, item: SeenSlice) -> float:
+        """The same after the first batch interval in it: a unit that is behind takes several."""
+        first = ((item.after + 1) // self.batch_epochs + 1) * self.batch_epochs - 1
+        return item.put_at - self.due(min(first, item.upto))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Normal:
+    """The lag of a unit when nothing is wrong, seconds."""
+
+    median: float
+    p95: float
+    slices: int
+
+    @property
+    def limit(self) -> float:
+        """Above this a slice is late."""
+        return self.p95 + max(TOLERANCE_S, TOLERANCE * self.p95)
+
+    @classmethod
+    def of(cls, pace: Pace, calm: Sequence[SeenSlice]) -> Normal:
+        delays = [pace.delay(item) for item in calm]
+        return cls(median=percentile(delays, 50), p95=percentile(delays, 95), slices=len(delays))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What happened to one unit, as far as others than the log must tell; seconds since 1970."""
+
+    unit: str
+    killed_at: float
+    generation: int
+    """The one that was killed."""
+    detected_at: float | None = None
+    restored_at: float | None = None
+    """By the coordinator's record of the recovery."""
+    caught_up_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """One recovery of one unit, seconds after the kill."""
+
+    fault: int
+    """Number of the fault, from 0."""
+    unit: str
+    killed_at: float
+    seconds: float | None
+    """Until nothing was missing any more, `waited` not counted; None: that was not seen."""
+    waited: float = 0.0
+    """How long the unit ran again and nothing was due."""
+    settled: float | None = None
+    """Until the slice after which nothing was missing, `waited` included."""
+    caught_up: float | None = None
+    """Until the coordinator saw progress beyond the failure."""
+    late_slices: int = 0
+    phases: Mapping[str, float] | None = None
+    """What `seconds` was spent on, by `PHASES`."""
+
+    @property
+    def segment(self) -> str:
+        return self.unit.rpartition("#")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fault": self.fault,
+            "unit": self.unit,
+            "killed_at": self.killed_at,
+            "recovery": self.seconds,
+            "waited": self.waited,
+            "settled": self.settled,
+            "caught_up": self.caught_up,
+            "late_slices": self.late_slices,
+            "phases": None if self.phases is None else dict(self.phases),
+        }
+
+
+def measure(
+    fault: int, failure: Failure, pace: Pace, normal: Normal, slices: Sequence[SeenSlice]
+) -> Recovered:
+    """The recovery of a unit, from the slices it has published, in order."""
+    fresh = [item for item in slices if item.generation > failure.generation]
+    late: list[SeenSlice] = []
+    settled: SeenSlice | None = None
+    for item in fresh:
+        if pace.delay(item) > normal.limit:
+            late.append(item)
+        if pace.lag(item) <= pace.interval_s + normal.median:
+            settled = item
+            break
+
+    def since(at: float | None) -> float | None:
+        return None if at is None else max(0.0, at - failure.killed_at)
+
+    if settled is None:
+        return Recovered(
+            fault=fault,
+            unit=failure.unit,
+            killed_at=failure.killed_at,
+            seconds=None,
+            caught_up=since(failure.caught_up_at),
+            late_slices=len(late),
+        )
+    first = fresh[0]
+    # A unit publishes only once it runs, whenever the coordinator came to hear of it.
+    restored = min(failure.restored_at or first.put_at, first.put_at)
+    due = first.put_at - max(0.0, pace.delay(first))
+    waited = max(0.0, due - max(restored, failure.killed_at))
+    ended = late[-1].put_at if late else first.put_at
+    detected = failure.detected_at if failure.detected_at is not None else restored
+    stones = [failure.killed_at, detected, restored, first.put_at - waited, ended - waited]
+    for i in range(1, len(stones)):
+        stones[i] = min(max(stones[i - 1], stones[i]), max(stones[-1], failure.killed_at))
+    return Recovered(
+        fault=fault,
+        unit=failure.unit,
+        killed_at=failure.killed_at,
+        seconds=stones[-1] - stones[0],
+        waited=waited,
+        settled=since(settled.put_at),
+        caught_up=since(failure.caught_up_at),
+        late_slices=len(late),
+        phases={name: stones[i + 1] - stones[i] for i, name in enumerate(PHASES)},
+    )
+
+
+def paces(deployment: Deployment, origin: float) -> dict[str, Pace]:
+    """Of every unit that publishes; a segment runs no more often than its slowest input."""
+    span: dict[str, int] = {}
+    found: dict[str, Pace] = {}
+    for segment in deployment.segments:
+        inputs = [span[deployment.producer(name).name] for name in segment.inputs]
+        span[segment.name] = max([segment.batch_epochs, *inputs])
+        if segment.outputs:
+            pace = Pace(origin=origin, epoch_s=deployment.epoch_s, batch_epochs=span[segment.name])
+            for shard in range(segment.shards):
+                found[f"{segment.name}#{shard}"] = pace
+    return found
+
+
+# -- where to strike ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """The target of one fault."""
+
+    unit: str
+    phase: float
+    """Share of the unit's batch interval that is to pass after a slice of it, in [0, 1)."""
+
+
+def aims(units: Sequence[str], faults: int, rng: np.random.Generator) -> list[Aim]:
+    """Units in turn; the phases of each unit fill [0, 1) evenly, in random order.
+
+    With n faults on a unit, one falls into each n-th of its batch interval.
+    """
+    phases: dict[str, list[float]] = {}
+    for i, unit in enumerate(units):
+        count = len(range(i, faults, len(units)))
+        strata = (rng.permutation(count) + rng.random(count)) / max(1, count)
+        phases[unit] = [min(float(phase), math.nextafter(1.0, 0.0)) for phase in strata]
+    return [
+        Aim(unit=units[k % len(units)], phase=phases[units[k % len(units)]][k // len(units)])
+        for k in range(faults)
+    ]
+
+
+# -- promised against measured --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a plan says of the recovery of one segment, seconds; None: it does not say."""
+
+    segment: str
+    operators: tuple[str, ...]
+    bound: float
+    median: float | None = None
+    p95: float | None = None
+    phases: Mapping[str, float] | None = None
+
+
+def promises(
+    deployment: Deployment, plan: Mapping[str, Any], max_recovery: float | None
+) -> list[Promise]:
+    """The plan's promises for every segment that publishes, in topological order.
+
+    The bound is the plan's own, else the one given, else the predicted 95th percentile.
+    """
+    asked = plan.get("max_recovery")
+    bound = max_recovery if asked is None else float(asked)
+    latency = plan.get("recovery_latency") if plan.get("method") == "joint" else None
+    found = []
+    for segment in deployment.segments:
+        if not segment.outputs:
+            continue
+        said = (latency or {}).get(segment.name)
+        limit = bound if bound is not None else (said or {}).get("p95")
+        if limit is None:
+            raise BadInputError(
+                "the plan bounds no recovery time", where=segment.name, hint="give --max-recovery"
+            )
+        found.append(
+            Promise(
+                segment=segment.name,
+                operators=segment.operators,
+                bound=float(limit),
+                median=said and said["median"],
+                p95=said and said["p95"],
+                phases=_predicted_phases(plan, segment.name),
+            )
+        )
+    return found
+
+
+def _predicted_phases(plan: Mapping[str, Any], segment: str) -> dict[str, float] | None:
+    said = (plan.get("recovery_phases") or {}).get(segment)
+    if said is None:
+        return None
+    return {
+        "detection": said["detection"],
+        "restore": said["restore"],
+        "replay": said["load"] + said["replay"],
+        "catch_up": said["catch_up"],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One segment: its promise, its recoveries and whether the two agree."""
+
+    promise: Promise
+    recoveries: tuple[Recovered, ...]
+
+    @property
+    def seconds(self) -> list[float]:
+        return [item.seconds for item in self.recoveries if item.seconds is not None]
+
+    @property
+    def median(self) -> float | None:
+        return percentile(self.seconds, 50) if self.seconds else None
+
+    @property
+    def p95(self) -> float | None:
+        return percentile(self.seconds, 95) if self.seconds else None
+
+    @property
+    def phases(self) -> dict[str, float] | None:
+        """The median of each; so they need not add up to the median of the whole."""
+        known = [item.phases for item in self.recoveries if item.phases is not None]
+        if not known:
+            return None
+        return {name: percentile([phases[name] for phases in known], 50) for name in PHASES}
+
+    @property
+    def broken(self) -> int:
+        """Recoveries that took longer than the bound, or never ended."""
+        return sum(
+            item.seconds is None or item.seconds > self.promise.bound for item in self.recoveries
+        )
+
+    @property
+    def chance(self) -> float:
+        """Of so many broken bounds or more, if the bound holds as planned."""
+        return binomial_tail(len(self.recoveries), self.broken, PLANNED_SHARE)
+
+    @property
+    def error(self) -> float | None:
+        """By how much the predicted median misses the measured one, relative to that."""
+        if self.median is None or self.promise.median is None or self.median == 0:
+            return None
+        return (self.promise.median - self.median) / self.median
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "segment": self.promise.segment,
+            "operators": list(self.promise.operators),
+            "bound": self.promise.bound,
+            "predicted": {
+                "median": self.promise.median,
+                "p95": self.promise.p95,
+                "phases": self.promise.phases and dict(self.promise.phases),
+            },
+            "measured": {
+                "n": len(self.recoveries),
+                "median": self.median,
+                "p95": self.p95,
+                "phases": self.phases,
+            },
+            "error": self.error,
+            "broken": self.broken,
+            "chance": self.chance,
+        }
+
+
+def compare(promised: Sequence[Promise], recoveries: Sequence[Recovered]) -> tuple[Comparison, ...]:
+    """Recoveries of all units of a segment against what was promised for it."""
+    return tuple(
+        Comparison(
+            promise=promise,
+            recoveries=tuple(item for item in recoveries if item.segment == promise.segment),
+        )
+        for promise in promised
+    )
+
+
+def bound_kept(comparisons: Sequence[Comparison]) -> bool:
+    """Whether no segment broke its bound more often than planned; see the module's rule."""
+    judged = [item for item in comparisons if item.recoveries]
+    return all(item.chance > SIGNIFICANCE / len(judged) for item in judged)
+
+
+def as_planned(comparisons: Sequence[Comparison]) -> bool:
+    """Whether no segment broke its bound more often than one time in twenty, luck or not."""
+    return all(item.broken <= PLANNED_SHARE * len(item.recoveries) for item in comparisons)
+
+
+def most_broken(recoveries: int, judged: int = 1) -> int:
+    """How many of so many recoveries may break the bound before it counts as refuted."""
+    level = SIGNIFICANCE / max(1, judged)
+    allowed = 0
+    while binomial_tail(recoveries, allowed + 1, PLANNED_SHARE) > level and allowed < recoveries:
+        allowed += 1
+    return allowed
+
+
+def binomial_tail(n: int, k: int, p: float) -> float:
+    """P(X >= k) for a binomial X."""
+    return math.fsum(math.comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Of a sample, interpolated."""
+    return float(np.percentile(np.asarray(values, float), share))

@@ -1,0 +1,40 @@
+"""CPU time of the processes that Spark started for us, and how busy the machine is."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import psutil
+
+
+class CpuMeter:
+    """CPU seconds of all descendants of this process, those that have ended included.
+
+    Wall time would measure the neighbours on a shared machine. The system counts in ticks of 10 ms,
+    so what is measured must be larger.
+    """
+
+    def __init__(self) -> None:
+        self._self = psutil.Process()
+
+    def seconds(self) -> float:
+        """Of Java and its Python workers."""
+        found = 0.0
+        for process in self._self.children(recursive=True):
+            try:
+                times = process.cpu_times()
+            except psutil.Error:
+                continue
+            # Workers that ended are counted with the daemon that waited for them.
+            found += times.user + times.system + times.children_user + times.children_system
+        return found
+
+    def with_own(self) -> float:
+        """Of those and of this process."""
+        return self.seconds() + time.process_time()
+
+
+def load_average() -> str:
+    """How busy the machine was while something was measured, in words."""
+    return f"load average {os.getloadavg()[0]:.1f}"

@@ -1,0 +1,111 @@
+"""Everything that is measured on one Spark session: the operators, and Spark on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from holdfast.model.deployment import Segment
+from holdfast.model.statistics import MachineStatistics, OperatorStatistics, Statistics
+from holdfast.pipeline import Pipeline
+from holdfast.runtime.profile.cache import known_machine
+from holdfast.runtime.profile.observe import ShardState, operator_statistics
+from holdfast.runtime.profile.sizing import Sizing
+from holdfast.runtime.spark.profile.collect import SETTINGS, Collected, collect
+from holdfast.runtime.spark.profile.machine import measure_machine
+from holdfast.runtime.spark.profile.operators import operator_cost, row_sizes, without_state
+from holdfast.runtime.spark.session import start_session
+
+Say = Callable[[str], None]
+
+QUICK = Sizing(first=500, enough_s=0.15, most=32_000, pairs=3, budget_s=40.0)
+THOROUGH = Sizing(first=500, enough_s=0.5, most=512_000, pairs=8, budget_s=120.0)
+MEMORY_MB = 512
+"""Java heap, as a node has it by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One profile."""
+
+    pipeline: Pipeline
+    seconds: float
+    quick: bool
+    folder: Path
+    """For everything that is written; removed afterwards."""
+
+
+def measure_on_spark(work: Work, say: Say) -> Statistics:
+    """The whole profile but for recoveries, which need processes to kill."""
+    say("starting Spark")
+    spark = start_session(
+        "profile", memory_mb=MEMORY_MB, scratch=work.folder / "spark", settings=SETTINGS
+    )
+    collected = collect(
+        work.pipeline, spark=spark, folder=work.folder / "run", seconds=work.seconds, say=say
+    )
+    machine = known_machine()
+    if not work.quick:
+        machine = measure_machine(machine, spark=spark, folder=work.folder / "machine", say=say)
+    sizes = row_sizes(collected)
+    operators = {}
+    for segment in collected.deployment.segments:
+        if segment.kind == "exporter":
+            continue
+        say(f"measuring {segment.name} by itself")
+        found = operator_statistics(
+            work.pipeline,
+            collected.deployment,
+            segment,
+            collected.records,
+            sizes=sizes,
+            state=_state(collected, segment),
+        )
+        cost = operator_cost(
+            work.pipeline,
+            collected,
+            segment,
+            spark=spark,
+            folder=work.folder / "replay" / segment.name,
+            sizing=QUICK if work.quick else THOROUGH,
+        )
+        found = replace(found, cost=cost)
+        operators[segment.name] = _apart(found, machine)
+    _inherit_skew(work.pipeline, operators)
+    return Statistics(
+        pipeline=work.pipeline.name,
+        epoch_s=work.pipeline.epoch_s,
+        machine=machine,
+        operators=operators,
+    )
+
+
+def _inherit_skew(pipeline: Pipeline, operators: dict[str, OperatorStatistics]) -> None:
+    """Give operators without a key the skew of the one whose shards they would share.
+
+    Cut off, they have one shard; fused, as many as the operator before them.
+    """
+    parallel = {item.name: item.parallelism for item in pipeline.topology().operators}
+    for operator in pipeline.operators:
+        if operator.kind == "map" and parallel[operator.name] > 1:
+            before = operators[operator.inputs[0]].skew
+            operators[operator.name] = replace(operators[operator.name], skew=before)
+
+
+def _state(collected: Collected, segment: Segment) -> dict[int, ShardState] | None:
+    found = {
+        shard: ShardState(changes=files.changes, snapshots=files.snapshots())
+        for shard, files in collected.state.get(segment.name, {}).items()
+    }
+    return found or None
+
+
+def _apart(found: OperatorStatistics, machine: MachineStatistics) -> OperatorStatistics:
+    """The same with the cost of writing state taken out of the cost per tuple."""
+    if found.cost is None or found.state_change is None or found.input_rate is None:
+        return found
+    per_byte = machine.state_write.per_byte
+    return replace(
+        found, cost=without_state(found.cost, found.state_change, found.input_rate, per_byte)
+    )

@@ -1,0 +1,118 @@
+"""The options by which `run` and `chaos` say how a pipeline is cut, sharded and paced."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.cli.deployment import (
+    make_deployment,
+    parse_batches,
+    parse_shards,
+    plan_spares,
+    read_plan,
+)
+from holdfast.errors import BadInputError
+from holdfast.pipeline import Parquet, Pipeline, Rate
+
+pytestmark = pytest.mark.unit
+
+
+def same(frame):
+    return frame
+
+
+@pytest.fixture
+def pipeline():
+    made = Pipeline("demo", epoch="500ms")
+    rows = made.source("rows", Rate(rows_per_second=10))
+    counts = rows.map("clean", same).aggregate("count", same, key="key")
+    made.sink("out", counts, Parquet("out/"))
+    return made
+
+
+def paces(deployment):
+    return {item.name: item.batch_epochs for item in deployment.segments}
+
+
+def test_a_common_interval_paces_every_segment(pipeline):
+    """All but exporters, which deliver whatever comes."""
+    assert paces(make_deployment(pipeline, cut=["clean"], batch=["2s"])) == {
+        "rows": 4,
+        "clean": 4,
+        "count": 4,
+        "out": 1,
+    }
+
+
+def test_an_operators_interval_is_that_of_its_segment(pipeline):
+    """Also where it is longer than the common one and shares its segment with others."""
+    assert paces(make_deployment(pipeline, batch=["1s", "count=4s"])) == {
+        "rows": 2,
+        "count": 8,
+        "out": 1,
+    }
+    assert paces(make_deployment(pipeline, batch=["count=4s"])) == {
+        "rows": 1,
+        "count": 8,
+        "out": 1,
+    }
+
+
+def test_shards_and_snapshots_are_as_asked(pipeline):
+    """N shards of an operator; one snapshot interval for all."""
+    made = make_deployment(pipeline, shards=["count=2"], snapshot=3)
+    assert made.segment("count").shards == 2
+    assert {item.snapshot_batches for item in made.segments if item.kind == "inner"} == {3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch": ["700ms"]}, "--batch 700ms: is not a whole number of epochs of 0.5 s"),
+        ({"batch": ["100ms"]}, "such as 0.5s"),
+        ({"batch": ["0s"]}, "is not a whole number of epochs"),
+        ({"batch": ["=1s"]}, "names no operator"),
+        ({"batch": ["kount=1s"]}, "no operator 'kount'"),
+        ({"batch": ["count=x"]}, "--batch count=x"),
+        ({"shards": ["count"]}, "'count' is not OPERATOR=N"),
+        ({"shards": ["=2"]}, "'=2' is not OPERATOR=N"),
+        ({"cut": ["clean"], "plan": {"backups": []}}, "--plan and --cut exclude each other"),
+        ({"plan": {"method": "joint"}, "batch": ["1s"]}, "says the batch and snapshot intervals"),
+        ({"plan": {"method": "joint"}, "snapshot": 2}, "says the batch and snapshot intervals"),
+    ],
+)
+def test_bad_options_are_one_clear_line(pipeline, options, message):
+    """What is wrong, where, and what to write."""
+    with pytest.raises(BadInputError) as found:
+        make_deployment(pipeline, **options)
+    assert message in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+@given(st.integers(1, 1000), st.sampled_from([0.1, 0.25, 1.0, 3.0]))
+def test_whole_epochs_survive_the_way_through_text(epochs, epoch_s):
+    """An interval written in seconds comes back as the same number of epochs."""
+    assert parse_batches([f"{epochs * epoch_s!r}s"], epoch_s) == (epochs, {})
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]+", fullmatch=True), st.integers(0, 99)))
+def test_shards_come_back(shards):
+    """OPERATOR=N for each."""
+    assert parse_shards([f"{name}={number}" for name, number in shards.items()]) == shards
+
+
+def test_spares_are_asked_for_planned_or_one():
+    """The option wins over the plan, the plan over the default."""
+    assert plan_spares(None, None) == 1
+    assert plan_spares({"spares": 0}, None) == 0
+    assert plan_spares({"spares": 2}, 3) == 3
+    assert plan_spares({"backups": []}, None) == 1
+
+
+def test_a_file_that_is_no_plan_is_refused(tmp_path):
+    """Neither what is not JSON nor what is no object."""
+    path = tmp_path / "plan.json"
+    for text in ("{", "[1]"):
+        path.write_text(text)
+        with pytest.raises(BadInputError, match=str(path)):
+            read_plan(path)
