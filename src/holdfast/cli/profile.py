@@ -165,7 +165,7 @@ def _sure(measure: Measure | None, say: Any, unit: str = "") -> str:
     if measure is None:
         return "-"
     text = f"{say(measure.value)}{unit}"
-    if measure.value <= 0 and measure.error > 0:
+    if measure.error > 0 and measure.value <= measure.error:
         return f"< {say(measure.high)}{unit}"
     share = measure.error / measure.value if measure.value else 0.0
     return f"{text} ±{share:.0%}" if share >= 0.005 else text

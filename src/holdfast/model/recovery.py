@@ -43,6 +43,7 @@ from holdfast.model.statistics import (
     Affine,
     MachineStatistics,
     Measure,
+    OperatorStatistics,
     Statistics,
 )
 from holdfast.model.topology import Storage, Topology, per_operator
@@ -65,13 +66,15 @@ PHASE_P95 = 0.95
     CPU_RATE,
     CPU_BATCH,
     CPU_SNAPSHOT,
-) = range(11)
-QUANTITIES = 11
+    QUERY,
+) = range(12)
+QUANTITIES = 12
 """What a segment demands is a vector of these, and adds up over what it consists of:
 
 work: seconds of computing per second of input, in the slowest shard; fixed: seconds per batch;
 load: seconds to load a snapshot; log: seconds per changelog, and per second of input in changelogs;
-cpu: cores, CPU seconds per batch, CPU seconds per snapshot; high: at the 95th percentile."""
+cpu: cores, CPU seconds per batch, CPU seconds per snapshot; query: above 0 if it is a Spark query,
+0 if a thread; high: at the 95th percentile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +144,8 @@ class RecoveryModel:
         self.machine = _machine(topology, given.machine, self.time_s, size)
         self.load = Workload.of(topology, given, self.time_s, size)
         self.forced = forced_boundaries(topology, stateful=[s > 0 for s in self.load.state.value])
+        for i in np.flatnonzero(self.threads).tolist():
+            self.forced.setdefault(i, "required")
         rates = [per_operator(op.failure_rate, how="sum") for op in topology.operators]
         self.failure_rate = math.fsum(rates) / self.time_s
         """Failures per second of the whole pipeline."""
@@ -183,11 +188,24 @@ class RecoveryModel:
         share = load.skew / load.shards
         out[:, WORK] = load.written.value * write.per_byte.value * share
         out[:, WORK_HIGH] = load.written.high * write.per_byte.high * share
-        out[:, FIXED] = machine.batch_floor.value + write.fixed.value
-        out[:, FIXED_HIGH] = machine.batch_floor.high + write.fixed.high
+        query = 1.0 - self.threads
+        out[:, QUERY] = query
+        out[:, FIXED] = query * machine.batch_floor.value + write.fixed.value
+        out[:, FIXED_HIGH] = query * machine.batch_floor.high + write.fixed.high
         out[:, CPU_RATE] = load.written.value * write.per_byte.value
-        out[:, CPU_BATCH] = load.shards * (machine.batch_cpu.value + write.fixed.value)
+        out[:, CPU_BATCH] = load.shards * (query * machine.batch_cpu.value + write.fixed.value)
         return out
+
+    @cached_property
+    def threads(self) -> FloatArray:
+        """1 for every operator that runs as a thread; such a one is a segment of its own."""
+        none = OperatorStatistics()
+        given = self.statistics.operators
+        flags = [
+            given.get(operator.name, none).thread and not self.topology.upstream[i]
+            for i, operator in enumerate(self.topology.operators)
+        ]
+        return np.array(flags, float)
 
     def reading(self, producer: int, consumer: int) -> FloatArray:
         """Demand of reading a producer's log, on the consumer's segment."""
@@ -285,7 +303,8 @@ class RecoveryModel:
         spares: int,
     ) -> Phases:
         """Recovery of segments; arguments broadcast. Infinite where nothing is ever caught up."""
-        detection, restore = self.machine.detection, self.restore(spares)
+        detection = self.machine.detection
+        restore, restore_high = self._restores(demand, spares)
         logs = snapshots - 1.0
         per_log = demand[..., LOG_FIXED] + demand[..., LOG_RATE] * interval_s
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -300,7 +319,7 @@ class RecoveryModel:
 
             work, fixed = stretch * demand[..., WORK], stretch * demand[..., FIXED]
             replay = spent(work, fixed, 0.5)
-            before = detection.value + restore.value + loads[0] + replay
+            before = detection.value + restore + loads[0] + replay
             catch_up = (work * before + fixed) / (1.0 - work)
 
             work_high = stretch * demand[..., WORK_HIGH]
@@ -308,21 +327,30 @@ class RecoveryModel:
             middle = spent(work_high, fixed_high, 0.5)
             away = np.sqrt(
                 (detection.high - detection.value) ** 2
-                + (restore.high - restore.value) ** 2
+                + (restore_high - restore) ** 2
                 + (loads[1] - loads[0]) ** 2
                 + (spent(work_high, fixed_high, PHASE_P95) - middle) ** 2
             )
-            slow = detection.value + restore.value + loads[0] + middle + fixed_high + away
+            slow = detection.value + restore + loads[0] + middle + fixed_high + away
             p95 = slow / (1.0 - work_high)
         lost = ~np.isfinite(stretch * np.ones_like(work)) | (work_high >= 1.0)
         shape = np.shape(catch_up)
         return Phases(
             detection=np.full(shape, detection.value),
-            restore=np.full(shape, restore.value),
+            restore=restore + np.zeros(shape),
             load=np.where(lost, np.inf, loads[0]),
             replay=np.where(lost, np.inf, replay),
             catch_up=np.where(lost, np.inf, catch_up),
             p95=np.where(lost, np.inf, p95),
+        )
+
+    def _restores(self, demand: FloatArray, spares: int) -> tuple[FloatArray, FloatArray]:
+        """Median and 95th percentile of the restore of each segment."""
+        query, thread = self.restore(spares), self.machine.restore_thread
+        spark = demand[..., QUERY] > 0
+        return (
+            np.where(spark, query.value, thread.value),
+            np.where(spark, query.high, max(thread.high, thread.value)),
         )
 
     # -- whole plans -----------------------------------------------------------------------------

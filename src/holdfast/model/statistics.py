@@ -80,6 +80,9 @@ class OperatorStatistics:
     """Load of the busiest shard relative to the mean, at least 1."""
     one_epoch_per_batch: bool = False
     """Its result depends on the batching, so a batch never spans several epochs."""
+    thread: bool = False
+    """It runs as a thread of its node, without a Spark query: a source made by a function, or of
+    files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,8 @@ class MachineStatistics:
     """From then until a unit runs on a warm spare, its state not counted."""
     restore_cold: Measure
     """The same when a session has to be started first."""
+    restore_thread: Measure
+    """The same for a unit that is a thread and needs no query, on a node that runs."""
     batch_floor: Measure
     """Duration of a batch with nothing in it."""
     batch_cpu: Measure
@@ -151,6 +156,7 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     detection=_noted(0.3, 0.5, how="0.05 s for a broken connection and 0.25 s of grace"),
     restore_warm=_noted(1.8, 1.9, how="1.7 to 1.9 s on a session that ran the same query"),
     restore_cold=_noted(7.0, 8.0, how="6 to 8 s with a class-data-sharing archive"),
+    restore_thread=_noted(0.15, 0.4, how="0.1 to 0.4 s from detection to the next slice"),
     batch_floor=_noted(0.24, 0.33, how="tick to commit, one partition, AQE off; 0.33 s with"),
     batch_cpu=_noted(0.24, how="assumed that all of the batch floor is CPU time"),
     refill=_noted(18.0, how="a cold start of 7 s and 11 s until a first query has run"),
@@ -199,6 +205,7 @@ class OperatorEntry(TypedDict, total=False):
     state_change: MeasureEntry
     skew: MeasureEntry
     one_epoch_per_batch: bool
+    thread: bool
 
 
 @with_config(_STRICT)
@@ -213,6 +220,7 @@ class MachineEntry(TypedDict, total=False):
     detection: MeasureEntry
     restore_warm: MeasureEntry
     restore_cold: MeasureEntry
+    restore_thread: MeasureEntry
     batch_floor: MeasureEntry
     batch_cpu: MeasureEntry
     refill: MeasureEntry

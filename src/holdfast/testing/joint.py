@@ -43,8 +43,9 @@ def random_joint_problem(
             cost=Measure(value=_number(operator.cost), error=0.05 * _number(operator.cost)),
             skew=Measure(value=float(rng.choice([1.0, 1.3]))),
             one_epoch_per_batch=bool(rng.random() < 0.01),
+            thread=bool(not topology.upstream[i] and rng.random() < 0.5),
         )
-        for operator in topology.operators
+        for i, operator in enumerate(topology.operators)
     }
     tightness = rng.random(3)
     return topology, PlanRequest(

@@ -52,6 +52,7 @@ machines = st.builds(
             "detection",
             "restore_warm",
             "restore_cold",
+            "restore_thread",
             "batch_floor",
             "batch_cpu",
             "refill",

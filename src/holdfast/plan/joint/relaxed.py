@@ -29,6 +29,7 @@ from holdfast.model.recovery import (
     LOG_FIXED,
     LOG_RATE,
     PHASE_P95,
+    QUERY,
     WORK,
     WORK_HIGH,
     FloatArray,
@@ -67,7 +68,7 @@ def relaxation(
     """
     model = problem.model
     bound = float(problem.recovery_bound.max())
-    if not math.isfinite(bound):
+    if not math.isfinite(bound) or model.threads.all():
         return None
     restore, detection = model.restore(spares), model.machine.detection
     spread = math.hypot(detection.high - detection.value, restore.high - restore.value)
@@ -84,7 +85,9 @@ def relaxation(
         per_work[level] = plain + 2 * most * interval + slope
         at_zero = math.hypot(spread, away * most) - slope * most - most**2 * interval
         budget[level] = room - at_zero
-    return Relaxation(problem, per_work, budget, stretch, buckets)
+    # A thread has its own, shorter restore, and a smaller spread.
+    saved = restore.value + spread - model.machine.restore_thread.value
+    return Relaxation(problem, per_work, budget, stretch, buckets, saved=max(0.0, saved))
 
 
 def _largest_work(room: float, plain: float, interval: float, spread: float, away: float) -> float:
@@ -138,8 +141,12 @@ class Relaxation:
         budget: FloatArray,
         stretch: float,
         buckets: int,
+        *,
+        saved: float = 0.0,
     ) -> None:
         self.problem = problem
+        self.saved = saved
+        """Seconds of the bound that a thread leaves over, because it restarts sooner."""
         self.levels = problem.levels
         self.per_work = per_work
         self.stretch = stretch
@@ -223,6 +230,8 @@ class Relaxation:
         demand = self.problem.model.closing[root]
         need = 2 * demand[FIXED_HIGH] + demand[WORK_HIGH] * self.per_work[level]
         need = self.stretch * float(need) + float(self.missing[level])
+        if not demand[QUERY]:
+            need -= self.saved
         return self.buckets + 1 - math.floor(min(need / self.bucket, self.buckets + 1.0))
 
     def _cpu(self, demand: FloatArray, level: int, snapshots: float = math.inf) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from holdfast.model.deployment import Deployment, Segment, key_group_range
 from holdfast.model.records import SliceRecord
 from holdfast.model.statistics import Measure, OperatorStatistics
-from holdfast.pipeline import Operator, Pipeline
+from holdfast.pipeline import Operator, Pipeline, SparkSource
 from holdfast.runtime.profile import estimate
 from holdfast.runtime.profile.state import Snapshot
 
@@ -103,6 +103,7 @@ def operator_statistics(
         output_size=output,
         skew=_skew(deployment, segment, records),
         one_epoch_per_batch=operator.one_epoch_per_batch,
+        thread=operator.kind == "source" and not isinstance(operator.source, SparkSource),
         **found,
     )
 

@@ -81,6 +81,8 @@ def test_a_source_counts_its_late_rows_as_input():
     assert found.input_rate.value == pytest.approx(5.0)
     assert found.output_rate.value == pytest.approx(4.5)
     assert found.selectivity.value == pytest.approx(0.9)
+    assert found.thread
+    assert not statistics(p, made(p, lambda _: 1), "split").thread
 
 
 def test_a_map_is_matched_with_what_it_read():
