@@ -9,13 +9,15 @@ a snapshot every n batches, and keeps s spares warm. The model, all of it in sec
   1 / (1 - (L/c)^c) times as long: exact for the M/M/1 and M/M/2 queue, close above. This is how
   parallel branches on few cores add up.
 - **A batch** takes P = stretch * (fixed + work * T) in the slowest shard.
-- **Recovery** = detection + restore + state load + replay + catch-up, and all operators of a
-  segment share it, since any failure restarts all of it. Restore is warm unless the spares are used
+- **Recovery** = detection + restore + load + replay + catch-up, and all operators of a segment
+  share it, since any failure restarts all of it. Restore is warm unless the spares are used
   up, which with failures at rate f and a refill time of r has probability P(Poisson(f r) >= s).
   State load reads one snapshot and the changelogs since: (n-1)/2 of them in the median, 0.95 (n-1)
   at the 95th percentile. Replay is what arrived since the last committed batch began, P + T/2 and
-  P + 0.95 T seconds' worth. Catch-up processes what arrived in all that time at the capacity that
-  is left: (work * elapsed + fixed) / (1 - work).
+  P + 0.95 T seconds' worth. What arrived until then goes into the same batch. If more comes due
+  while it runs (in the median: if it takes half an interval), catch-up processes what arrived in
+  all that time at the capacity that is left: (work * elapsed + fixed) / (1 - work). The 95th
+  percentile always has it.
 - **95th percentile**: durations vary independently, so their distances from the median add as
   squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
   percentile throughout.
@@ -98,6 +100,7 @@ class Phases:
     detection: FloatArray
     restore: FloatArray
     load: FloatArray
+    """Of state, and what the first batch takes longer than others."""
     replay: FloatArray
     catch_up: FloatArray
     p95: FloatArray
@@ -169,7 +172,7 @@ class RecoveryModel:
         read = machine.state_read
         out[:, LOAD] = keeps * read.fixed.value + state.value * share * read.per_byte.value
         out[:, LOAD_HIGH] = keeps * read.fixed.high + state.high * share * read.per_byte.high
-        out[:, LOG_FIXED] = keeps * read.fixed.value
+        out[:, LOG_FIXED] = keeps * machine.log_read.value
         out[:, LOG_RATE] = change.value * share * read.per_byte.value
         write = machine.state_write
         out[:, CPU_RATE] = load.busy.value + change.value * write.per_byte.value
@@ -304,7 +307,8 @@ class RecoveryModel:
     ) -> Phases:
         """Recovery of segments; arguments broadcast. Infinite where nothing is ever caught up."""
         detection = self.machine.detection
-        restore, restore_high = self._restores(demand, spares)
+        whole, whole_high = self._restores(demand, spares)
+        restore = whole - self._cold(demand, whole)
         logs = snapshots - 1.0
         per_log = demand[..., LOG_FIXED] + demand[..., LOG_RATE] * interval_s
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -319,26 +323,31 @@ class RecoveryModel:
 
             work, fixed = stretch * demand[..., WORK], stretch * demand[..., FIXED]
             replay = spent(work, fixed, 0.5)
-            before = detection.value + restore + loads[0] + replay
-            catch_up = (work * before + fixed) / (1.0 - work)
+            first = self._first_batches(demand, restore, interval_s)
+            before = detection.value + restore + first + loads[0] + replay
+            # The first batch also takes what arrived before it; another one is late only if its
+            # input came due while the first one ran.
+            arrived = work * (before - replay)
+            more = replay + arrived >= 0.5 * interval_s
+            catch_up = np.where(more, (work * before + fixed) / (1.0 - work), arrived)
 
             work_high = stretch * demand[..., WORK_HIGH]
             fixed_high = stretch * demand[..., FIXED_HIGH]
             middle = spent(work_high, fixed_high, 0.5)
             away = np.sqrt(
                 (detection.high - detection.value) ** 2
-                + (restore_high - restore) ** 2
+                + (whole_high - whole) ** 2
                 + (loads[1] - loads[0]) ** 2
                 + (spent(work_high, fixed_high, PHASE_P95) - middle) ** 2
             )
-            slow = detection.value + restore + loads[0] + middle + fixed_high + away
+            slow = detection.value + whole + loads[0] + middle + fixed_high + away
             p95 = slow / (1.0 - work_high)
         lost = ~np.isfinite(stretch * np.ones_like(work)) | (work_high >= 1.0)
         shape = np.shape(catch_up)
         return Phases(
             detection=np.full(shape, detection.value),
             restore=restore + np.zeros(shape),
-            load=np.where(lost, np.inf, loads[0]),
+            load=np.where(lost, np.inf, loads[0] + first),
             replay=np.where(lost, np.inf, replay),
             catch_up=np.where(lost, np.inf, catch_up),
             p95=np.where(lost, np.inf, p95),
@@ -352,6 +361,23 @@ class RecoveryModel:
             np.where(spark, query.value, thread.value),
             np.where(spark, query.high, max(thread.high, thread.value)),
         )
+
+    def _cold(self, demand: FloatArray, restore: FloatArray) -> FloatArray:
+        """What of a restore is the slowness of the first batch; threads have no such thing."""
+        cold = self.machine.first_batch.value
+        return np.minimum(np.where(demand[..., QUERY] > 0, cold, 0.0), restore)
+
+    def _first_batches(
+        self, demand: FloatArray, restore: FloatArray, interval_s: FloatArray
+    ) -> FloatArray:
+        """What the slowness of the first batch adds in the median.
+
+        Half an interval after the last slice the unit runs again and its next input is due in the
+        other half: as much of the planning as fits in there delays nothing.
+        """
+        query = self.machine.first_batch.value * (demand[..., QUERY] > 0)
+        wait = np.maximum(0.0, 0.5 * interval_s - self.machine.detection.value - restore)
+        return np.asarray(np.maximum(0.0, query - wait))
 
     # -- whole plans -----------------------------------------------------------------------------
 

@@ -96,11 +96,16 @@ class MachineStatistics:
     state_write: Affine
     """Writing a changelog (per batch) or a snapshot."""
     state_read: Affine
-    """Loading a changelog or a snapshot."""
+    """Loading a snapshot; a changelog costs as much per byte."""
+    log_read: Measure
+    """Opening one changelog more, whatever its size."""
     detection: Measure
     """From a failure until it is known."""
     restore_warm: Measure
-    """From then until a unit runs on a warm spare, its state not counted."""
+    """From then until a unit works as usual on a warm spare: until it runs, and what its first
+    batch takes longer than others; its state not counted."""
+    first_batch: Measure
+    """The second part of that: planning and compiling, which goes on while input is waited for."""
     restore_cold: Measure
     """The same when a session has to be started first."""
     restore_thread: Measure
@@ -153,8 +158,10 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
         fixed=_noted(0.012, how="assumed as much as a log commit"),
         per_byte=_noted(1e-8, how="assumed 100 MB/s"),
     ),
+    log_read=_noted(0.003, how="assumed: a small file to open and to apply"),
     detection=_noted(0.3, 0.5, how="0.05 s for a broken connection and 0.25 s of grace"),
     restore_warm=_noted(1.8, 1.9, how="1.7 to 1.9 s on a session that ran the same query"),
+    first_batch=_noted(1.0, how="assumed a good half of a warm restore"),
     restore_cold=_noted(7.0, 8.0, how="6 to 8 s with a class-data-sharing archive"),
     restore_thread=_noted(0.15, 0.4, how="0.1 to 0.4 s from detection to the next slice"),
     batch_floor=_noted(0.24, 0.33, how="tick to commit, one partition, AQE off; 0.33 s with"),
@@ -217,8 +224,10 @@ class MachineEntry(TypedDict, total=False):
     slice_read: AffineEntry
     state_write: AffineEntry
     state_read: AffineEntry
+    log_read: MeasureEntry
     detection: MeasureEntry
     restore_warm: MeasureEntry
+    first_batch: MeasureEntry
     restore_cold: MeasureEntry
     restore_thread: MeasureEntry
     batch_floor: MeasureEntry

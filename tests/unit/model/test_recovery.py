@@ -41,6 +41,8 @@ MACHINE = replace(
     slice_read=affine(0.01, 1e-6),
     state_write=affine(0.03, 1e-7),
     state_read=affine(0.04, 2e-7),
+    log_read=exact(0.005),
+    first_batch=exact(0.0),
     detection=Measure(value=0.3, p95=0.6),
     restore_warm=Measure(value=2.0, p95=2.4),
     restore_cold=Measure(value=7.0, p95=8.0),
@@ -100,7 +102,35 @@ def test_recovery_is_the_sum_of_its_phases() -> None:
     away = np.sqrt(0.3**2 + 0.4**2 + (0.3 * 0.45 * 2) ** 2)
     assert phases.p95[0] == pytest.approx((before + 0.22 + away) / 0.7)
     # b loads a snapshot of 1e6 B and one of two changelogs of 2 s * 2000/s * 50 B.
-    assert phases.load[1] == pytest.approx(0.04 + 1e6 * 2e-7 + (0.04 + 2 * 1e5 * 2e-7))
+    assert phases.load[1] == pytest.approx(0.04 + 1e6 * 2e-7 + (0.005 + 2 * 1e5 * 2e-7))
+
+
+def test_a_quick_first_batch_needs_no_other() -> None:
+    """At an interval of 8 s nothing comes due while the first batch runs: it takes all there is."""
+    phases = predict(model(), [8.0, 8.0], n=3).phases
+    replay = 0.22 + 0.3 * (0.22 + 0.3 * 8 + 4.0)
+    assert phases.replay[0] == pytest.approx(replay)
+    assert replay + 0.3 * 2.3 < 4.0
+    assert phases.catch_up[0] == pytest.approx(0.3 * 2.3)
+
+
+def test_a_slow_first_batch_hides_behind_waiting() -> None:
+    """Restored after 0.3 + 1.5 s; at 2 s nothing is hidden, at 4 s 0.2 s of the 0.5 are."""
+    slow = model(first_batch=exact(0.5))
+    for interval, shown in ((2.0, 0.5), (4.0, 0.3), (8.0, 0.0)):
+        plain = predict(model(), [interval, interval], n=1).phases
+        found = predict(slow, [interval, interval], n=1).phases
+        assert found.restore[0] == pytest.approx(1.5)
+        assert found.load[0] == pytest.approx(shown)
+        assert found.p95[0] == pytest.approx(plain.p95[0])
+
+
+def test_a_thread_restarts_without_a_query() -> None:
+    """A source that is a thread has neither a batch floor nor a session to wait for."""
+    stats = Statistics(machine=MACHINE, operators={"a": OperatorStatistics(thread=True)})
+    phases = predict(RecoveryModel(PAIR, stats), [2.0, 2.0]).phases
+    assert phases.restore.tolist() == [MACHINE.restore_thread.value, 2.0]
+    assert phases.replay[0] == pytest.approx(0.02 + 0.3 * (0.02 + 0.3 * 2 + 1.0))
 
 
 def test_cpu_and_overhead() -> None:

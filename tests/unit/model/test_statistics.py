@@ -53,6 +53,8 @@ machines = st.builds(
             "restore_warm",
             "restore_cold",
             "restore_thread",
+            "log_read",
+            "first_batch",
             "batch_floor",
             "batch_cpu",
             "refill",

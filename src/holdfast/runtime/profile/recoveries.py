@@ -2,11 +2,13 @@
 
 A small reference pipeline runs on a node of its own and is killed: with a warm spare beside it, and
 without one. The time of restoring goes up to the first slice that the new generation publishes,
-less what a slice takes anyhow, because first batches are slow and somebody has to count that.
+less what a slice takes anyhow, because first batches are slow and somebody has to count that; and
+less the time for which the unit ran and nothing was due. The source is a thread and is timed apart.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +34,9 @@ Say = Callable[[str], None]
 
 APP = "holdfast.runtime.spark.profile.reference:pipeline"
 UNIT = UnitId(segment="count")
+SOURCE = UnitId(segment="rows")
+ORIGIN = "origin"
+"""Record of the wall-clock time at which epoch 0 began."""
 STEADY_EPOCHS = 8
 WAIT_S = 120.0
 
@@ -42,6 +47,11 @@ class Killed:
 
     detection: float
     restore: float
+    first_batch: float
+    """What of the restore came after the unit ran."""
+    restore_thread: float
+    waited: bool
+    """Whether nothing was due yet when the unit ran, so that its first batch was in no hurry."""
     refill: float | None = None
     """Until another spare was warm; None if there are no spares."""
 
@@ -55,7 +65,7 @@ def measure_recoveries(
     for kind, kills, spares in (("warm", warm, 1), ("cold", cold, 0)):
         say(f"killing a node {kills} times {'with' if spares else 'without'} a spare")
         try:
-            with _Victim(folder / kind, spares) as victim:
+            with _Victim(folder / kind, spares, usual_batch(known)) as victim:
                 for _ in range(kills):
                     killed[kind].append(victim.kill())
                     spare_bytes += victim.spare_bytes()
@@ -76,17 +86,27 @@ def _with_recoveries(
         found["detection"] = estimate.duration(
             [one.detection for one in (*warm, *cold)], f"kill -9 of a node until known, {load}"
         )
+        found["restore_thread"] = estimate.duration(
+            [one.restore_thread for one in warm] or [one.restore_thread for one in cold],
+            f"until the source has published, less a usual batch, {load}",
+        )
+    state_s = known.state_read.fixed.value  # of next to no state, which a plan counts by itself
     if warm:
+        telling = [one for one in warm if not one.waited] or warm
         found["restore_warm"] = estimate.duration(
-            [one.restore for one in warm],
+            [max(0.0, one.restore - state_s) for one in telling],
             f"until a unit on a warm spare has published, less a usual batch, {load}",
+        )
+        found["first_batch"] = estimate.duration(
+            [max(0.0, one.first_batch - state_s) for one in telling],
+            f"the part of that after the unit was seen to run, {load}",
         )
     refills = [one.refill for one in warm if one.refill is not None]
     if refills:
         found["refill"] = estimate.duration(refills, f"kill until another spare is warm, {load}")
     if cold:
         found["restore_cold"] = estimate.duration(
-            [one.restore for one in cold],
+            [max(0.0, one.restore - state_s) for one in cold],
             f"until a unit on a new node has published, less a usual batch, {load}",
         )
     if spare_bytes:
@@ -103,11 +123,15 @@ def _with_recoveries(
 class _Victim:
     """The reference pipeline on one node."""
 
-    def __init__(self, run_dir: Path, spares: int) -> None:
+    def __init__(self, run_dir: Path, spares: int, usual_s: float) -> None:
         deployment: Deployment = deploy(load_pipeline(APP))
         spec = RunSpec(app=APP, host="spark", deployment=deployment, policy=Policy(workers=1))
         self._spares = spares
-        self._boundary = deployment.segment(UNIT.segment).outputs[0].name
+        self._usual_s = usual_s
+        self._epoch_s = deployment.epoch_s
+        self._boundaries = {
+            unit: deployment.segment(unit.segment).outputs[0].name for unit in (UNIT, SOURCE)
+        }
         self._run = LocalRun(run_dir, spec, LaunchSettings(nodes=1, spares=spares))
         self._log = SliceLog(run_dir)
 
@@ -123,34 +147,48 @@ class _Victim:
         view = self._calm()
         node = next(item["node"] for item in view["nodes"] if str(UNIT) in item["units"])
         known = {item["id"] for item in view["recoveries"]}
-        usual = self._usual()
         killed_at = time.time()
         self._run.kill_node(node)
 
-        def mine(now: Mapping[str, Any]) -> Mapping[str, Any] | None:
-            found = [item for item in now["recoveries"] if item["id"] not in known]
-            return next((item for item in found if item["unit"] == str(UNIT)), None)
+        def mine(now: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+            fresh = [item for item in now["recoveries"] if item["id"] not in known]
+            return {item["unit"]: item for item in fresh if item["outcome"] == "caught up"}
 
-        def back(now: dict[str, Any]) -> bool:
-            item = mine(now)
-            return item is not None and item["outcome"] == "caught up"
-
-        recovery = mine(self._run.wait_for(back, WAIT_S, "the recovery of a killed node"))
-        if recovery is None:
-            raise AssertionError("it has just been seen")
-        first = self._first_slice(int(recovery["generation"]))
+        view = self._run.wait_for(
+            lambda now: {str(unit) for unit in self._boundaries} <= mine(now).keys(),
+            WAIT_S,
+            "the recovery of a killed node",
+        )
+        recoveries = mine(view)
+        mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)]["detected_at"]
+        count = self._restore(UNIT, mine_at, self._usual_s)
+        source = self._restore(SOURCE, recoveries[str(SOURCE)], 0.0)
         refill = None
         if self._spares:
             self._run.wait_for(_has_spare, WAIT_S, "another warm spare")
             refill = time.time() - killed_at
-        return killed(
-            killed_at=killed_at,
+        return Killed(
+            detection=max(0.0, detected_at - killed_at),
+            restore=count.seconds,
+            first_batch=count.after_running,
+            restore_thread=source.seconds,
+            waited=count.waited > 0,
+            refill=refill,
+        )
+
+    def _restore(self, unit: UnitId, recovery: Mapping[str, Any], usual_s: float) -> Restore:
+        generation = int(recovery["generation"])
+        first = next(item for item in self._slices(unit) if item.generation >= generation)
+        return restore_time(
             detected_at=recovery["detected_at"],
             restored_at=recovery["restored_at"],
-            first_at=first,
-            usual_s=usual,
-            refill_s=refill,
+            due_at=self._origin() + (first.after + 2) * self._epoch_s,
+            first_at=first.put_at,
+            usual_s=usual_s,
         )
+
+    def _origin(self) -> float:
+        return float(json.loads(self._log.store.get(ORIGIN) or b"0"))
 
     def spare_bytes(self) -> list[int]:
         """Memory of spares that are warm."""
@@ -172,49 +210,66 @@ class _Victim:
             "steady progress",
         )
 
-    def _usual(self) -> float:
-        """How long a batch takes as a rule, from the decision what it reads to its slice."""
-        took = []
-        for number, _, at in self._slices()[-STEADY_EPOCHS:]:
-            began = self._log.put_time(str(UNIT), number)
-            if began:
-                took.append(at - began)
-        return statistics.median(took) if took else 0.0
-
-    def _first_slice(self, generation: int) -> float:
-        """When a generation published for the first time."""
-        return next(at for _, by, at in self._slices() if by >= generation)
-
-    def _slices(self) -> list[tuple[int, int, float]]:
-        """Number, generation and time of every slice that is still there."""
-        layout = self._log.layout
+    def _slices(self, unit: UnitId) -> list[_Slice]:
+        """Every slice of a unit that is still there."""
+        layout, boundary = self._log.layout, self._boundaries[unit]
         found = []
-        start = self._log.floor(layout.slice_floors(self._boundary, 0))
-        for record in self._log.slices_from(self._boundary, 0, start):
-            path = layout.root / member(layout.slices(self._boundary, 0), record.number)
-            found.append((record.number, record.generation, path.stat().st_mtime))
+        start = self._log.floor(layout.slice_floors(boundary, 0))
+        for record in self._log.slices_from(boundary, 0, start):
+            path = layout.root / member(layout.slices(boundary, 0), record.number)
+            found.append(
+                _Slice(
+                    number=record.number,
+                    after=record.after,
+                    generation=record.generation,
+                    put_at=path.stat().st_mtime,
+                )
+            )
         return found
 
 
-def killed(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slice:
+    number: int
+    after: int
+    generation: int
+    put_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore:
+    """How one unit came back, seconds."""
+
+    seconds: float
+    """From detection until it would have begun its first slice, had it been running."""
+    after_running: float
+    """The part of that after it was seen to run."""
+    waited: float
+    """For how long it ran and nothing was due; not counted."""
+
+
+def restore_time(
     *,
-    killed_at: float,
     detected_at: float,
     restored_at: float | None,
+    due_at: float,
     first_at: float,
     usual_s: float,
-    refill_s: float | None,
-) -> Killed:
-    """The phases of one recovery.
-
-    A restore ends where the first slice would have been begun to be worked on, had the unit been
-    running; never before it was seen to run.
-    """
+) -> Restore:
+    """Take a recovery apart; `usual_s` is what a batch takes that is not the first."""
     running = detected_at if restored_at is None else min(restored_at, first_at)
-    return Killed(
-        detection=max(0.0, detected_at - killed_at),
-        restore=max(first_at - usual_s, running) - detected_at,
-        refill=refill_s,
+    waited = max(0.0, min(due_at, first_at) - running)
+    ended = max(first_at - usual_s - waited, running)
+    return Restore(seconds=ended - detected_at, after_running=ended - running, waited=waited)
+
+
+def usual_batch(machine: MachineStatistics) -> float:
+    """What a plan counts for a small batch that keeps state."""
+    return float(
+        machine.batch_floor.value
+        + machine.slice_write.fixed.value
+        + machine.slice_read.fixed.value
+        + machine.state_write.fixed.value
     )
 
 

@@ -99,18 +99,22 @@ class SparkUnitHost:
 
     def warm(self) -> None:
         self.open()
-        folder = self._root / "warm"
-        stateful = any(segment.stateful for segment in self._deployment.segments)
-        warm_up(self.session(), folder, stateful=stateful)
-        for segment in self._deployment.segments:
-            if segment.kind == "inner":
-                rehearse(
-                    segment,
-                    self._deployment,
-                    SliceLog(self._root),
-                    folder,
-                    lambda context: self._spark_unit(context, clone_from=None),
-                )
+        folder, log = self._root / "warm", SliceLog(self._root)
+        inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
+        done = [
+            rehearse(
+                segment,
+                self._deployment,
+                log,
+                folder,
+                lambda context: self._spark_unit(context, clone_from=None),
+            )
+            for segment in inner
+        ]
+        if not any(done):
+            # Nothing is published yet, so no row has gone anywhere: then made-up ones must do.
+            stateful = any(segment.stateful for segment in inner)
+            warm_up(self.session(), folder, stateful=stateful)
 
     def close(self) -> None:
         with self._lock:

@@ -42,14 +42,16 @@ MakeUnit = Callable[[UnitContext], SparkUnit]
 def rehearse(
     segment: Segment, deployment: Deployment, real: SliceLog, folder: Path, make: MakeUnit
 ) -> bool:
-    """Run a segment for a few batches; whether it got through. A failure is told, not raised."""
+    """Run a segment for a few batches; whether rows got through. A failure is told, not raised."""
     scratch = SliceLog(folder / uuid.uuid4().hex)
     # One batch per epoch, so that as many batches run as there are slices.
     segment = replace(segment, batch_epochs=1, one_epoch_per_batch=True)
     try:
-        for name in segment.inputs:
-            for shard in range(deployment.producer(name).shards):
-                _lay_out(real, scratch, name, shard)
+        rows = sum(
+            _lay_out(real, scratch, name, shard)
+            for name in segment.inputs
+            for shard in range(deployment.producer(name).shards)
+        )
         context = UnitContext(
             unit=UnitId(segment=segment.name, shard=0),
             generation=0,
@@ -59,7 +61,7 @@ def rehearse(
             trimmer=Trimmer(log=scratch, deployment=deployment, keep_input=True),
             crash=Crash(),
         )
-        return _run(make(context))
+        return _run(make(context)) and rows > 0
     finally:
         shutil.rmtree(scratch.layout.root, ignore_errors=True)
 
@@ -80,8 +82,11 @@ def _run(unit: SparkUnit) -> bool:
         unit.join(TIMEOUT_S)
 
 
-def _lay_out(real: SliceLog, scratch: SliceLog, boundary: str, shard: int) -> None:
-    """The newest published slice, if it is not too large, as the slices 0, 1, ... of the copy."""
+def _lay_out(real: SliceLog, scratch: SliceLog, boundary: str, shard: int) -> int:
+    """The newest published slice, if it is not too large, as the slices 0, 1, ... of the copy.
+
+    Gives the rows in it.
+    """
     sample = _newest(real, boundary, shard)
     if sample is not None and sample.rows > MAX_ROWS:
         sample = None
@@ -108,6 +113,7 @@ def _lay_out(real: SliceLog, scratch: SliceLog, boundary: str, shard: int) -> No
             watermark_us=sample.watermark_us if sample else 0,
         )
         scratch.put_slice(record, unit="rehearsal")
+    return sum(part.rows for file in files for part in file.parts)
 
 
 def _newest(real: SliceLog, boundary: str, shard: int) -> SliceRecord | None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model.statistics import REFERENCE_MACHINE, Measure
 from holdfast.runtime.profile import cache
-from holdfast.runtime.profile.recoveries import killed
+from holdfast.runtime.profile.recoveries import restore_time
 from holdfast.runtime.spark.profile.operators import without_state
 
 pytestmark = pytest.mark.unit
@@ -46,30 +46,30 @@ def test_a_profile_is_kept_for_the_next(home):
 
 def test_a_restore_ends_where_its_first_slice_began():
     """The slow first batch belongs to the restore, a usual batch does not."""
-    found = killed(
-        killed_at=100.0,
-        detected_at=100.3,
-        restored_at=101.0,
-        first_at=103.0,
-        usual_s=0.5,
-        refill_s=20.0,
+    found = restore_time(
+        detected_at=100.3, restored_at=101.0, due_at=100.5, first_at=103.0, usual_s=0.5
     )
-    assert found.detection == pytest.approx(0.3)
-    assert found.restore == pytest.approx(2.2)
-    assert found.refill == 20.0
+    assert found.seconds == pytest.approx(2.2)
+    assert found.after_running == pytest.approx(1.5)
+    assert found.waited == 0
+
+
+def test_waiting_for_input_is_no_part_of_a_restore():
+    """The unit ran at 101.0 and its input was due at 101.4 only."""
+    found = restore_time(
+        detected_at=100.3, restored_at=101.0, due_at=101.4, first_at=103.0, usual_s=0.5
+    )
+    assert found.seconds == pytest.approx(1.8)
+    assert found.waited == pytest.approx(0.4)
 
 
 def test_a_restore_never_ends_before_the_unit_runs():
     """A unit that was slow before the kill does not make its restore look quick."""
-    found = killed(
-        killed_at=100.0,
-        detected_at=100.1,
-        restored_at=101.0,
-        first_at=102.0,
-        usual_s=9.0,
-        refill_s=None,
+    found = restore_time(
+        detected_at=100.1, restored_at=101.0, due_at=0.0, first_at=102.0, usual_s=9.0
     )
-    assert found.restore == pytest.approx(0.9)
+    assert found.seconds == pytest.approx(0.9)
+    assert found.after_running == 0
 
 
 def test_writing_state_is_counted_once():
