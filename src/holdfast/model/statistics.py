@@ -139,37 +139,37 @@ def _noted(value: float, p95: float | None = None, *, how: str, samples: int = 0
     return Measure(value=value, p95=p95, how=how, samples=samples)
 
 
-_ROW = "at 100 bytes a row"
 REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     cores=2,
     slice_write=Affine(
-        fixed=_noted(0.012, how="one log commit with the plain checkpoint file manager"),
-        per_byte=_noted(1 / 45e6, how=f"450k rows/s through the Python data source, {_ROW}"),
+        fixed=_noted(0.035, how="a batch with few rows against one with none", samples=6),
+        per_byte=_noted(2.6e-8, how="CPU time of 1,000 to 200,000 rows of 100 bytes", samples=12),
     ),
     slice_read=Affine(
-        fixed=_noted(0.012, how="assumed as much as a log commit"),
-        per_byte=_noted(1 / 55e6, how=f"550k rows/s through the Python data source, {_ROW}"),
+        fixed=_noted(0.0, how="a batch with few rows against one with none", samples=6),
+        per_byte=_noted(1.0e-8, how="CPU time of 1,000 to 200,000 rows of 100 bytes", samples=12),
     ),
     state_write=Affine(
-        fixed=_noted(0.012, how="one log commit with the plain checkpoint file manager"),
-        per_byte=_noted(1e-8, how="assumed 100 MB/s"),
+        fixed=_noted(0.096, how="what an empty batch takes longer that keeps state", samples=13),
+        per_byte=_noted(0.0, 1.7e-8, how="Spark's commit time over changelog bytes", samples=12),
     ),
     state_read=Affine(
-        fixed=_noted(0.012, how="assumed as much as a log commit"),
-        per_byte=_noted(1e-8, how="assumed 100 MB/s"),
+        fixed=_noted(0.082, how="first batches with next to no state and with none", samples=4),
+        per_byte=_noted(5.0e-8, how="first batches with 20 MB of state and with none", samples=4),
     ),
     log_read=_noted(0.003, how="assumed: a small file to open and to apply"),
-    detection=_noted(0.3, 0.5, how="0.05 s for a broken connection and 0.25 s of grace"),
-    restore_warm=_noted(1.8, 1.9, how="1.7 to 1.9 s on a session that ran the same query"),
-    first_batch=_noted(1.0, how="assumed a good half of a warm restore"),
-    restore_cold=_noted(7.0, 8.0, how="6 to 8 s with a class-data-sharing archive"),
-    restore_thread=_noted(0.15, 0.4, how="0.1 to 0.4 s from detection to the next slice"),
-    batch_floor=_noted(0.24, 0.33, how="tick to commit, one partition, AQE off; 0.33 s with"),
-    batch_cpu=_noted(0.24, how="assumed that all of the batch floor is CPU time"),
-    refill=_noted(18.0, how="a cold start of 7 s and 11 s until a first query has run"),
-    spare_cost=_noted(0.1, how="0.4 GB resident at 4 GB a core"),
+    detection=_noted(0.042, 0.06, how="kill -9 of a node until known", samples=8),
+    restore_warm=_noted(1.16, 1.4, how="kill -9 of a node with a warm spare", samples=10),
+    first_batch=_noted(0.78, 0.85, how="the part of a warm restore after the start", samples=5),
+    restore_cold=_noted(10.9, 12.0, how="kill -9 of a node without a spare", samples=5),
+    restore_thread=_noted(0.07, 0.1, how="kill -9 of a node with a source", samples=6),
+    batch_floor=_noted(0.129, 0.139, how="from one empty batch to the next", samples=13),
+    batch_cpu=_noted(0.097, 0.102, how="CPU time from one empty batch to the next", samples=13),
+    refill=_noted(19.7, 24.0, how="kill -9 until another spare was warm", samples=10),
+    spare_cost=_noted(0.072, how="0.9 GB resident at 12.6 GB a core"),
 )
-"""Measured on 2 cores with PySpark 4.3.0 and Java 17; what plans rest on without a profile."""
+"""By `holdfast profile` on 2 cores with PySpark 4.3.0 and Java 17; plans without a profile of their
+own rest on it."""
 
 
 # -- files ---------------------------------------------------------------------------------------
