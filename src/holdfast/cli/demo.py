@@ -6,14 +6,13 @@ the recovery with what was promised, and check that every row is there exactly o
 
 from __future__ import annotations
 
-import importlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -185,33 +184,13 @@ def _save(path: Path, text: str) -> None:
 
 def _profile(teller: _Teller, app: str) -> Statistics:
     """What the pipeline and the machine do, measured for a few seconds."""
-    from holdfast.model.statistics import Statistics
+    from holdfast.runtime.profile import profile
 
-    measure = profiler()
-    if measure is None:
-        teller.line("Taking the figures of a reference machine.")
-        return Statistics()
     teller.wait("running the word count cut at every operator, to see what each one does")
-    statistics = measure(app, PROFILE_S, quick=True, say=teller.wait)
+    statistics = profile(app, PROFILE_S, quick=True, say=teller.wait)
     teller.quiet()
     teller.console.print(_operators_table(statistics))
     return statistics
-
-
-class Profiler(Protocol):
-    """Measures an application for so many seconds."""
-
-    def __call__(
-        self, app: str, seconds: float, *, quick: bool, say: Callable[[str], None]
-    ) -> Statistics: ...
-
-
-def profiler() -> Profiler | None:
-    """What measures; None where it is not installed."""
-    found: Profiler | None = getattr(
-        importlib.import_module("holdfast.runtime.profile"), "profile", None
-    )
-    return found
 
 
 def _operators_table(statistics: Statistics) -> Any:

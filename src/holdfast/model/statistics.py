@@ -162,7 +162,7 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     restore_warm=_noted(1.16, 1.4, how="kill -9 of a node with a warm spare", samples=10),
     first_batch=_noted(0.78, 0.85, how="the part of a warm restore after the start", samples=5),
     restore_cold=_noted(10.9, 12.0, how="kill -9 of a node without a spare", samples=5),
-    restore_thread=_noted(0.07, 0.1, how="kill -9 of a node with a source", samples=6),
+    restore_thread=_noted(0.04, 0.07, how="kill -9 of a node with a source", samples=6),
     batch_floor=_noted(0.129, 0.139, how="from one empty batch to the next", samples=13),
     batch_cpu=_noted(0.097, 0.102, how="CPU time from one empty batch to the next", samples=13),
     refill=_noted(19.7, 24.0, how="kill -9 until another spare was warm", samples=10),

@@ -14,6 +14,7 @@ from holdfast.errors import BadInputError
 from holdfast.faults import prove_run
 from holdfast.faults.prove import Normal
 from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
+from holdfast.runtime import profile as profiling
 from holdfast.runtime.spark import prepare
 
 pytestmark = pytest.mark.unit
@@ -37,7 +38,7 @@ def cli(monkeypatch, tmp_path):
             return proof or make_proof()
 
         monkeypatch.setattr(prove_run, "prove", made_up)
-        monkeypatch.setattr(commands, "profiler", lambda: measured)
+        monkeypatch.setattr(profiling, "profile", measured or (lambda *_, **__: Statistics()))
         app = typer.Typer()
         app.command()(commands.demo)
         out = str(tmp_path / "demo")
@@ -89,7 +90,7 @@ def test_every_event_is_told_once(cli):
 
 
 def test_what_was_profiled_is_shown_and_planned_with(cli):
-    """The seam to the profiler: an application, seconds, and quick."""
+    """The application is profiled quickly, and the plan rests on what was found."""
     asked = []
 
     def profile(app, seconds, *, quick, say):

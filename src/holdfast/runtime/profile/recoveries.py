@@ -65,7 +65,7 @@ def measure_recoveries(
     for kind, kills, spares in (("warm", warm, 1), ("cold", cold, 0)):
         say(f"killing a node {kills} times {'with' if spares else 'without'} a spare")
         try:
-            with _Victim(folder / kind, spares, usual_batch(known)) as victim:
+            with _Victim(folder / kind, spares, known) as victim:
                 for _ in range(kills):
                     killed[kind].append(victim.kill())
                     spare_bytes += victim.spare_bytes()
@@ -123,11 +123,12 @@ def _with_recoveries(
 class _Victim:
     """The reference pipeline on one node."""
 
-    def __init__(self, run_dir: Path, spares: int, usual_s: float) -> None:
+    def __init__(self, run_dir: Path, spares: int, machine: MachineStatistics) -> None:
         deployment: Deployment = deploy(load_pipeline(APP))
         spec = RunSpec(app=APP, host="spark", deployment=deployment, policy=Policy(workers=1))
         self._spares = spares
-        self._usual_s = usual_s
+        self._usual_s = usual_batch(machine)
+        self._write_s = machine.slice_write.fixed.value
         self._epoch_s = deployment.epoch_s
         self._boundaries = {
             unit: deployment.segment(unit.segment).outputs[0].name for unit in (UNIT, SOURCE)
@@ -162,7 +163,7 @@ class _Victim:
         recoveries = mine(view)
         mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)]["detected_at"]
         count = self._restore(UNIT, mine_at, self._usual_s)
-        source = self._restore(SOURCE, recoveries[str(SOURCE)], 0.0)
+        source = self._restore(SOURCE, recoveries[str(SOURCE)], self._write_s)
         refill = None
         if self._spares:
             self._run.wait_for(_has_spare, WAIT_S, "another warm spare")
