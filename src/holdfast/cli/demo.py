@@ -146,7 +146,7 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
         teller.quiet()
     page = out / "report.html"
     command = [
-        *("holdfast", "prove", app, "--plan", str((out / "plan.json").resolve())),
+        *("holdfast", "prove", _near(app), "--plan", _near(out / "plan.json")),
         *("--nodes", "1", "--faults", "20"),
     ]
     write_report(proof, topology, page, command=command)
@@ -173,6 +173,12 @@ def _fresh(out: Path) -> Path:
     except OSError as error:
         raise BadInputError(f"cannot be made: {error.strerror}", where=str(run_dir)) from None
     return run_dir
+
+
+def _near(path: str | Path) -> str:
+    """A path as one would type it here."""
+    whole = Path(path).resolve()
+    return str(whole.relative_to(Path.cwd()) if whole.is_relative_to(Path.cwd()) else whole)
 
 
 def _save(path: Path, text: str) -> None:
