@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import sys
 
 SINGLE_THREADED = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -33,6 +34,9 @@ PRELOADED = (
 def preload() -> None:
     """Import what tasks need, without starting a thread."""
     os.environ.update(SINGLE_THREADED)
+    # Spark puts an archive of itself first, and what comes from an archive is compiled every time:
+    # 1.5 s of CPU time instead of 0.3. The installed package is the same.
+    sys.path.sort(key=lambda entry: entry.endswith(".zip"))
     for name in PRELOADED:
         importlib.import_module(name)
     # What is here now stays: collecting it in every fork would copy its pages for nothing.
