@@ -8,7 +8,6 @@ coordinator only splits them into phases. Interrupted, it stops cleanly and judg
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import threading
 import time
@@ -43,7 +42,6 @@ from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
-from holdfast.runtime.log.layout import member
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.prepare import prepare
 
@@ -98,19 +96,18 @@ class SliceWatch:
             # Whoever looks too seldom has missed what was trimmed meanwhile.
             number = max(number, self._log.floor(layout.slice_floors(boundary, shard)))
             for record in self._log.slices_from(boundary, shard, number):
-                name = member(layout.slices(boundary, shard), record.number, record.timeline)
-                # It may be trimmed between the two looks.
-                with contextlib.suppress(FileNotFoundError):
-                    put_at = (layout.root / name).stat().st_mtime
-                    found.append(
-                        SeenSlice(
-                            number=record.number,
-                            after=record.after,
-                            upto=record.upto,
-                            generation=record.generation,
-                            put_at=put_at,
-                        )
+                put_at = self._log.slice_time(record)
+                if put_at is None:  # trimmed between the two looks
+                    continue
+                found.append(
+                    SeenSlice(
+                        number=record.number,
+                        after=record.after,
+                        upto=record.upto,
+                        generation=record.generation,
+                        put_at=put_at,
                     )
+                )
 
 
 @dataclass(slots=True)
@@ -218,7 +215,9 @@ class _Prover:
     def _come_up(self) -> None:
         """Start, work off what gathered meanwhile, and learn the normal lag."""
         self._wait(all_running, START_S, "start")
-        origin = float(json.loads((self._run.run_dir / "origin").read_text(encoding="utf-8")))
+        origin = SliceLog(self._run.run_dir).origin()
+        if origin is None:
+            raise AssertionError("units that run have an origin")
         self._paces = paces(self._proving.deployment, origin)
         self._audience.say("running; waiting until it is steady and the spares are warm")
 

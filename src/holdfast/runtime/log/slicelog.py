@@ -7,6 +7,7 @@ record below the floor: nobody reads there, and the next trim removes it.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,6 +26,9 @@ from holdfast.model.records import (
 )
 from holdfast.runtime.log.layout import Layout, member
 from holdfast.runtime.log.store import FileStore, RecordStore
+
+ORIGIN = "origin"
+"""Name of the record of when epoch 0 began."""
 
 
 class SupersededError(HoldfastError):
@@ -140,6 +144,29 @@ class SliceLog:
         if not stored.same_content(record):
             raise NondeterministicError(unit, record, stored)
         return stored
+
+    def slice_time(self, record: SliceRecord) -> float | None:
+        """When a slice was published, wall-clock seconds; None if it was trimmed meanwhile."""
+        folder = self.layout.slices(record.boundary, record.shard)
+        path = self.layout.root / member(folder, record.number, record.timeline)
+        try:
+            return path.stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    # Time
+
+    def origin(self) -> float | None:
+        """The wall-clock second at which epoch 0 began; None before any source has started."""
+        stored = self.store.get(ORIGIN)
+        return None if stored is None else float(json.loads(stored))
+
+    def put_origin(self, now: float) -> float:
+        """The same; the first to ask decides that it is now."""
+        known = self.origin()
+        if known is not None:
+            return known
+        return float(json.loads(self.store.put_if_absent(ORIGIN, json.dumps(now).encode())))
 
     # Generations
 

@@ -8,7 +8,6 @@ less the time for which the unit ran and nothing was due. The source is a thread
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +24,6 @@ from holdfast.model.statistics import MachineStatistics, Measure
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
-from holdfast.runtime.log.layout import member
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.profile import estimate
 from holdfast.runtime.profile.cpu import load_average
@@ -35,8 +33,6 @@ Say = Callable[[str], None]
 APP = "holdfast.runtime.spark.profile.reference:pipeline"
 UNIT = UnitId(segment="count")
 SOURCE = UnitId(segment="rows")
-ORIGIN = "origin"
-"""Record of the wall-clock time at which epoch 0 began."""
 STEADY_EPOCHS = 8
 WAIT_S = 120.0
 
@@ -183,13 +179,10 @@ class _Victim:
         return restore_time(
             detected_at=recovery["detected_at"],
             restored_at=recovery["restored_at"],
-            due_at=self._origin() + (first.after + 2) * self._epoch_s,
+            due_at=(self._log.origin() or 0.0) + (first.after + 2) * self._epoch_s,
             first_at=first.put_at,
             usual_s=usual_s,
         )
-
-    def _origin(self) -> float:
-        return float(json.loads(self._log.store.get(ORIGIN) or b"0"))
 
     def spare_bytes(self) -> list[int]:
         """Memory of spares that are warm."""
@@ -213,25 +206,19 @@ class _Victim:
 
     def _slices(self, unit: UnitId) -> list[_Slice]:
         """Every slice of a unit that is still there."""
-        layout, boundary = self._log.layout, self._boundaries[unit]
-        found = []
-        start = self._log.floor(layout.slice_floors(boundary, 0))
+        boundary, found = self._boundaries[unit], []
+        start = self._log.floor(self._log.layout.slice_floors(boundary, 0))
         for record in self._log.slices_from(boundary, 0, start):
-            path = layout.root / member(layout.slices(boundary, 0), record.number)
-            found.append(
-                _Slice(
-                    number=record.number,
-                    after=record.after,
-                    generation=record.generation,
-                    put_at=path.stat().st_mtime,
+            put_at = self._log.slice_time(record)
+            if put_at is not None:
+                found.append(
+                    _Slice(after=record.after, generation=record.generation, put_at=put_at)
                 )
-            )
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slice:
-    number: int
     after: int
     generation: int
     put_at: float

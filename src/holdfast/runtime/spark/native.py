@@ -36,7 +36,6 @@ from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.sources import (
     epoch_tick,
     publish_rows,
-    run_origin,
     split_late,
 )
 from holdfast.runtime.spark.unit import BatchFailedError, SparkUnit
@@ -53,7 +52,7 @@ class NativeSourceUnit(SparkUnit):
             raise TypeError("only a SparkSource is read natively")
         self._turn = threading.Lock()
         """Held by whoever decides and publishes a batch: Spark's thread or the idle clock."""
-        self._origin = run_origin(self.context.log.store)
+        self._origin = self.context.log.put_origin(time.time())
         session = unit_session(self._spark, snapshot_batches=1)
         frame = _load(session, source)
         interval = self.context.deployment.epoch_s * self.context.segment.batch_epochs

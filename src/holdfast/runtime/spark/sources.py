@@ -8,7 +8,6 @@ which files belong to which epoch before it reads them.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, epoch_due
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.log.store import RecordStore, sync_folder
+from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.spark.aside import put_aside
 from holdfast.runtime.spark.files import MAX_EPOCHS, FileRows
 from holdfast.runtime.spark.publish import publish
@@ -36,12 +35,8 @@ __all__ = [
     "SourceUnit",
     "epoch_tick",
     "publish_rows",
-    "run_origin",
     "split_late",
 ]
-
-ORIGIN = "origin"
-"""Record of the wall-clock time at which epoch 0 began."""
 
 
 class EpochRows(Protocol):
@@ -91,7 +86,7 @@ class SourceUnit(ThreadUnit):
         super().__init__(context)
         self._rows = rows
         self._event_time = event_time
-        self._origin = run_origin(context.log.store)
+        self._origin = context.log.put_origin(time.time())
         self._batching = Batching(
             batch_epochs=context.segment.batch_epochs,
             one_epoch_per_batch=context.segment.one_epoch_per_batch,
@@ -213,12 +208,6 @@ def split_late(
         reached = newest - round(event_time.delay_s * 1e6)
         watermark = reached if watermark is None else max(watermark, reached)
     return table, late, watermark
-
-
-def run_origin(store: RecordStore) -> float:
-    """The wall-clock second at which epoch 0 of this run began; the first to ask decides."""
-    stored = store.get(ORIGIN) or store.put_if_absent(ORIGIN, json.dumps(time.time()).encode())
-    return float(json.loads(stored))
 
 
 def epoch_tick(origin: float, epoch_s: float, now: float) -> int:
