@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.clock import SystemClock
+from holdfast.control.client import ControlClient
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
+from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
 from holdfast.faults.verify import Verdict, verify
@@ -138,7 +141,7 @@ def wait_delivered(
     report: Callable[[str], None] = lambda _line: None,
 ) -> dict[str, Any]:
     """Wait until a run has healed and its exporters have delivered so much more; the last view."""
-    view = run.wait_for(all_running, heal_s, "healing")
+    view = run.wait_for(lambda now: all_running(now) or _retry_held(run, now), heal_s, "healing")
     epoch = _newest_epoch(view) + epochs
     batch = _delivered(view, pipeline, "batch") + batches
     report(f"healed; waiting for epoch {epoch} and batch {batch}")
@@ -151,6 +154,15 @@ def wait_delivered(
         heal_s,
         f"delivering epoch {epoch} and batch {batch}",
     )
+
+
+def _retry_held(run: LocalRun, view: dict[str, Any]) -> bool:
+    """What an operator does once the cause is gone: a torn file may have used up a budget."""
+    for unit in view["units"]:
+        if unit["phase"] == "held":
+            with contextlib.suppress(ConnectionLostError), ControlClient(run.run_dir) as client:
+                client.retry(unit["unit"])
+    return False
 
 
 def _play(injector: Injector, report: Callable[[str], None]) -> None:
