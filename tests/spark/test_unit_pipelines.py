@@ -315,3 +315,10 @@ def test_key_groups_are_those_of_spark(spark):
         group = F.pmod(F.hash(*key), F.lit(128)).alias("group")
         theirs = [row["group"] for row in frame.select(group).collect()]
         assert key_groups(table, key).tolist() == theirs, key
+
+
+def test_local_rows_do_not_take_every_task_slot(spark):
+    """Waiting tasks need many slots; a job split into as many would have no memory for each."""
+    rows = spark.createDataFrame(pa.table({"value": list(range(1000))}))
+    assert rows.rdd.getNumPartitions() <= 2
+    assert spark.sparkContext.defaultParallelism == 2

@@ -44,6 +44,10 @@ SETTINGS: Mapping[str, str] = {
     f"{_STREAMING}.numRecentProgressUpdates": "4",
     # Every stateful operator of a unit has one partition: shards, not partitions, spread the work.
     "spark.sql.shuffle.partitions": "1",
+    # There are many more task slots than cores (see below): what Spark splits by default would run
+    # in as many tasks at once, each with a sliver of the memory.
+    "spark.default.parallelism": "2",
+    "spark.sql.leafNodeDefaultParallelism": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
