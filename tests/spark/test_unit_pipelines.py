@@ -281,7 +281,13 @@ def test_files_are_delivered_once_to_a_function(spark, tmp_path):
 def test_a_native_source_is_copied_once_and_ticks_when_idle(spark, tmp_path):
     """Rows of a Spark source arrive once and in order of their batches."""
     p = Pipeline("native", epoch="0.3s")
-    options = {"rowsPerBatch": "5", "startTimestamp": "0", "advanceMillisPerBatch": "1000"}
+    # One partition, as Spark deals the rows of a batch out to them in turn.
+    options = {
+        "rowsPerBatch": "5",
+        "numPartitions": "1",
+        "startTimestamp": "0",
+        "advanceMillisPerBatch": "1000",
+    }
     native = SparkSource(
         format="rate-micro-batch", schema="timestamp timestamp, value bigint", options=options
     )
