@@ -28,7 +28,13 @@ def pipeline():
     native = SparkSource(
         format="rate-micro-batch",
         schema="timestamp timestamp, value bigint",
-        options={"rowsPerBatch": "5", "startTimestamp": "0", "advanceMillisPerBatch": "1000"},
+        # One partition, as Spark deals the rows of a batch out to them in turn.
+        options={
+            "rowsPerBatch": "5",
+            "numPartitions": "1",
+            "startTimestamp": "0",
+            "advanceMillisPerBatch": "1000",
+        },
     )
     p.sink("out", p.source("ticks", native), Parquet("out"))
     return p
