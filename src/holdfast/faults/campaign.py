@@ -115,6 +115,8 @@ def run_campaign(
             epochs=campaign.epochs_after,
             batches=campaign.batches_after,
             report=report,
+            # A torn file may have used up the budget of its readers before it was mended.
+            retry=any(fault.kind == "tear" for fault in campaign.schedule.faults),
         )
         recoveries = view["recoveries"]
     finally:
@@ -139,9 +141,15 @@ def wait_delivered(
     epochs: int,
     batches: int,
     report: Callable[[str], None] = lambda _line: None,
+    retry: bool = False,
 ) -> dict[str, Any]:
-    """Wait until a run has healed and its exporters have delivered so much more; the last view."""
-    view = run.wait_for(lambda now: all_running(now) or _retry_held(run, now), heal_s, "healing")
+    """Wait until a run has healed and its exporters have delivered so much more; the last view.
+
+    With `retry` units that are held are tried again, as an operator would once the cause is gone.
+    """
+    view = run.wait_for(
+        lambda now: all_running(now) or (retry and _retry_held(run, now)), heal_s, "healing"
+    )
     epoch = _newest_epoch(view) + epochs
     batch = _delivered(view, pipeline, "batch") + batches
     report(f"healed; waiting for epoch {epoch} and batch {batch}")
@@ -157,7 +165,7 @@ def wait_delivered(
 
 
 def _retry_held(run: LocalRun, view: dict[str, Any]) -> bool:
-    """What an operator does once the cause is gone: a torn file may have used up a budget."""
+    """Ask for another try of everything held; False, as nothing has healed by that yet."""
     for unit in view["units"]:
         if unit["phase"] == "held":
             with contextlib.suppress(ConnectionLostError), ControlClient(run.run_dir) as client:
