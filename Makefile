@@ -31,7 +31,7 @@ types: venv
 	$(BIN)/mypy
 
 unit: venv
-	$(PYTEST) -m "unit and not full" -n 2 -q
+	$(PYTEST) -m "unit and not full" -n 2 --dist worksteal -q
 
 spark: venv archive  ## tests on real Spark
 	$(PYTEST) -m "spark and not full" -q
@@ -43,7 +43,7 @@ chaos: venv archive  ## everything on Spark in full: all plans, crash points and
 	$(PYTEST) -m "spark or chaos or full" -q
 
 test: venv lint types archive  ## the whole suite, with coverage
-	$(PYTEST) -m "unit and not full" -n 2 -q --cov --cov-report=
+	$(PYTEST) -m "unit and not full" -n 2 --dist worksteal -q --cov --cov-report=
 	$(PYTEST) -m "not unit and not full" -q --cov --cov-append --cov-report=term
 
 bench: venv  ## all benchmarks in full

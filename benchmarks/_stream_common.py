@@ -19,13 +19,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +37,6 @@ from holdfast.pipeline.deploy import Cuts
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.node.processes import session_members
 
 INPUT = "HOLDFAST_BENCH_INPUT"
 """Environment variable with the input directory: nodes load this module too."""
@@ -213,19 +211,6 @@ class Feed:
 def end_on_terminate() -> None:
     """A polite kill unwinds, so that what was started is ended."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-
-
-def cpu_s(sessions: Iterable[int]) -> float:
-    """Processor time of process sessions; ended children of living processes included."""
-    total = 0.0
-    for session in sessions:
-        for pid in session_members(session):
-            try:
-                times = psutil.Process(pid).cpu_times()
-            except psutil.Error:
-                continue
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks._stream_common import cpu_s, end_on_terminate, scratch
+from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.client import ControlClient
 from holdfast.faults.prove import Normal, Recovered, bound_kept, percentile
 from holdfast.faults.prove_result import Audience, Proof, Struck
@@ -39,6 +39,7 @@ from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.plan.joint.result import deploy_options
 from holdfast.plan.protocol import PlanRequest
 from holdfast.plan.session import plan_topology
+from holdfast.runtime.profile.cpu import sessions_cpu
 
 JOINT, NEVER, EVERYWHERE = "joint", "never cut", "cut everywhere"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "word_count.py"
@@ -165,7 +166,7 @@ class Meter(Audience):
         """Processor seconds of all nodes so far, and rows that the sources have read."""
         with ControlClient(self._run_dir) as client:
             view = client.status()
-        used = cpu_s([node["pid"] for node in view["nodes"]])
+        used = sessions_cpu([node["pid"] for node in view["nodes"]])
         first = view["units"][0]["unit"].rpartition("#")[0]
         units = [unit for unit in view["units"] if unit["unit"].rpartition("#")[0] == first]
         return used, sum(unit["rows_in"] or 0 for unit in units)

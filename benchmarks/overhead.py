@@ -27,11 +27,11 @@ from benchmarks._stream_common import (
     Feed,
     HoldfastCount,
     PlainCount,
-    cpu_s,
     end_on_terminate,
     scratch,
 )
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.runtime.profile.cpu import sessions_cpu
 from holdfast.runtime.spark.java import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount
@@ -240,8 +240,8 @@ def _crossed(system: System) -> dict[str, int]:
 def _cpu_s(system: System) -> float:
     """Processor time of the query, or of all nodes; ended children of living ones included."""
     if isinstance(system, PlainCount):
-        return cpu_s([system.group])
-    return cpu_s(node["pid"] for node in system.run.status()["nodes"])
+        return sessions_cpu([system.group])
+    return sessions_cpu(node["pid"] for node in system.run.status()["nodes"])
 
 
 def _print(name: str, row: dict[str, Any]) -> None:

@@ -1,12 +1,14 @@
-"""Nodes that end before they can run anything: real processes, a host that refuses to open."""
+"""Processes that end or hang before they can do anything: real ones, with a host that refuses."""
 
+import signal
 import threading
 import time
 
 import pytest
 
 from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, scratch_path
+from holdfast.control.shell.rundir import RunSpec, journal_path, scratch_path
+from holdfast.health.budget import RestartBudget
 from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.runtime.launch.children import ProcessList
 from holdfast.runtime.launch.local import LaunchSettings
@@ -58,6 +60,10 @@ def started(run):
     return [item.name for item in ProcessList(run.run_dir).records() if item.kind == "node"]
 
 
+def troubles(view):
+    return [fact["trouble"] for fact in view["timeline"] if fact["kind"] == "launch_trouble"]
+
+
 def test_a_run_whose_nodes_never_come_up_is_given_up(make):
     """A bounded number of starts, then the end with the node's own words."""
     run = make(nodes=1, spares=1)
@@ -84,13 +90,107 @@ def test_spares_that_cannot_start_do_not_end_the_run(make):
     run.add_spare("d1")
     wait_until(lambda: len(started(run)) >= 4 and len(run.launcher.nodes()) == 1)
     assert "3 nodes in a row" in run.launcher.trouble
-    assert all_running(run.status())
+    # Also for those who do not see the launcher's terminal, and for later.
+    view = run.wait_for(lambda v: v["trouble"] == run.launcher.trouble, DEADLINE_S, "trouble")
+    assert all_running(view)
+    assert troubles(view)[-1] == view["trouble"]
     set_fault(run.run_dir, "open", None)
     run.add_spare("d1")
     wait_until(lambda: run.launcher.trouble is None)
+    run.wait_for(lambda v: v["trouble"] is None, DEADLINE_S, "end of trouble")
     # The one that was owed comes too.
     wait_until(lambda: len(run.status()["nodes"]) == 3)
     assert run.stop().given_up is None
+
+
+def test_a_spare_that_hangs_while_starting_is_killed_and_replaced(make):
+    """Its process and its session are gone, the reason is told, its successor comes up."""
+    run = make(nodes=1, spares=0, start_s=5.0)
+    run.start()
+    run.wait_for(all_running, DEADLINE_S, "start")
+    set_fault(run.run_dir, "open", "hang")
+    hung = run.add_spare("d1")
+    run.wait_for(lambda v: len(v["nodes"]) == 2, DEADLINE_S, "the spare joins, but is not ready")
+    child = run.launcher.node(hung)
+    wait_until(lambda: run.launcher.trouble)
+    assert f"{hung} hung while starting and was killed after 5 s" in run.launcher.trouble
+    assert child.exit_code() == -signal.SIGKILL
+    run.wait_for(lambda v: hung in (v["trouble"] or ""), DEADLINE_S, "trouble")
+    set_fault(run.run_dir, "open", None)
+    wait_until(lambda: run.launcher.trouble is None)
+    (node,) = [name for name in run.launcher.nodes() if name != "n0"]
+    assert node != hung
+    run.wait_for(lambda v: all(n["ready"] for n in v["nodes"]), DEADLINE_S, "ready")
+    assert run.stop().given_up is None
+
+
+def test_nodes_that_always_hang_are_given_up(make):
+    """The starts are as bounded as those of nodes that end by themselves."""
+    run = make(nodes=1, spares=0, start_s=2.0)
+    set_fault(run.run_dir, "open", "hang")
+    run.start()
+    assert run.launcher.finished.wait(DEADLINE_S)
+    assert len(started(run)) == 3
+    assert "hung while starting" in run.stop().given_up
+
+
+# What keeps a coordinator from starting: its own file, or the one that gets its output.
+OBSTACLES = ["journal.lock", "coordinator.out"]
+
+
+def block(run, name):
+    """Kill the coordinator so that it cannot come back; gives the obstacle and what it hides."""
+    path = journal_path(run.run_dir).with_name(name)
+    hidden = path.rename(path.with_name("hidden"))
+    path.mkdir()
+    run.kill_coordinator()
+    return path, hidden
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_a_coordinator_that_cannot_start_is_tried_again(make, name):
+    """Units run on meanwhile; when it is back, its trouble is on the timeline and over."""
+    run = make(nodes=1, spares=0)
+    run.start()
+    run.wait_for(all_running, DEADLINE_S, "start")
+    path, hidden = block(run, name)
+    wait_until(lambda: "Is a directory" in (run.launcher.trouble or ""))
+    path.rmdir()
+    hidden.rename(path)
+    view = run.wait_for(lambda v: all_running(v) and troubles(v)[-1:] == [""], DEADLINE_S, "return")
+    assert view["recoveries"] == []
+    assert "the coordinator" in troubles(view)[0]
+    report = run.stop()
+    assert report.clean, report
+
+
+@pytest.mark.parametrize("name", OBSTACLES)
+def test_a_coordinator_that_never_starts_ends_the_run(make, name):
+    """After a bounded number of attempts, with one line that says why; nodes end by themselves."""
+    budget = RestartBudget(limit=3, window_s=60.0, delay_s=0.05)
+    run = make(nodes=1, spares=0, coordinator_retries=budget)
+    run.start()
+    run.wait_for(all_running, DEADLINE_S, "start")
+    block(run, name)
+    assert run.launcher.finished.wait(DEADLINE_S)
+    report = run.stop()
+    assert "the coordinator" in report.given_up
+    assert "Is a directory" in report.given_up
+    assert "4 times" in report.given_up
+    assert "\n" not in report.given_up
+    assert report.killed == ()
+
+
+def test_a_damaged_journal_ends_the_run_at_once(make):
+    """Trying again cannot help, so nobody waits for it."""
+    run = make(nodes=1, spares=0)
+    run.start()
+    run.wait_for(all_running, DEADLINE_S, "start")
+    with journal_path(run.run_dir).open("r+b") as file:
+        file.write(b"x")
+    run.kill_coordinator()
+    assert run.launcher.finished.wait(DEADLINE_S)
+    assert "altered line at byte 0" in run.launcher.given_up
 
 
 def test_temporary_files_go_with_their_node(make):

@@ -38,9 +38,13 @@ def live_view(
         parts.append(recoveries_table(view))
     parts += [Text(line, style="yellow") for line in retries(view)]
     parts += [Text(line, style="red") for line in failures(view)]
-    if trouble:
-        parts.append(Text(f"warning: {trouble}", style="yellow"))
+    parts += warning(trouble or view["trouble"])
     return Group(*parts)
+
+
+def warning(trouble: str | None) -> list[Text]:
+    """What the launcher cannot do, if anything."""
+    return [Text(f"warning: {trouble}", style="yellow")] if trouble else []
 
 
 def headline(view: dict[str, Any]) -> Text:

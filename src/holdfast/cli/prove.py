@@ -209,7 +209,7 @@ def show_proof(console: Console, proof: Proof) -> None:
 def recovery_table(proof: Proof) -> Table:
     """One line per operator."""
     table = _table("operator", "predicted", "95%", "measured", "95%", "n", "error", "kept", "bound")
-    for item in proof.comparisons:
+    for item in (*proof.comparisons, proof.results):
         n = len(item.recoveries)
         for operator in item.promise.operators:
             table.add_row(

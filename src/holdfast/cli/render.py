@@ -149,6 +149,11 @@ def _figures(data: dict[str, Any], unit: str) -> list[str]:
             f"({data['cpu']:.3g} cores, uncut {data['uncut_cpu']:.3g}), "
             f"{data['spares']} warm spares"
         )
+        back = data["results_recovery"]
+        lines.append(
+            f"if everything is lost at once, results are complete again after "
+            f"{back['median']:.3g} {unit}, 95% {back['p95']:.3g} {unit}"
+        )
     if "replicas" in data:
         lines.append(
             f"{len(data['replicas'])} replicas: {_shorten(data['replicas'])}; fidelity "

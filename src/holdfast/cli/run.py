@@ -144,14 +144,16 @@ def nodes(run_dir: RunDir = None, as_json: Json = False) -> None:
     """Show the nodes of a running pipeline."""
     from rich.console import Console
 
-    from holdfast.cli.live import nodes_table
+    from holdfast.cli.live import nodes_table, warning
 
     with _client(find_run(run_dir)) as client:
         view = client.status()
     if as_json:
-        print(json.dumps({"nodes": view["nodes"]}))  # noqa: T201
+        print(json.dumps({"nodes": view["nodes"], "trouble": view["trouble"]}))  # noqa: T201
         return
-    Console().print(nodes_table(view))
+    console = Console()
+    for part in (nodes_table(view), *warning(view["trouble"])):
+        console.print(part)
 
 
 def logs(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
-from holdfast.control.shell.rundir import journal_path, read_spec
+from holdfast.control.shell.rundir import BAD_INPUT, journal_path, read_spec
 from holdfast.control.shell.server import Shell
+from holdfast.errors import BadInputError, CorruptLogError
 
 ORPHANED = 3
 """Exit code when the launcher is gone."""
@@ -27,7 +28,12 @@ def main() -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
-    return asyncio.run(_run(options))
+    try:
+        return asyncio.run(_run(options))
+    except (BadInputError, CorruptLogError) as error:
+        # Trying again would not help; whatever else is raised may pass.
+        print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201
+        return BAD_INPUT
 
 
 async def _run(options: argparse.Namespace) -> int:

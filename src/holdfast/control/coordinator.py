@@ -59,6 +59,8 @@ class Coordinator:
                 membership.disconnected(turn, event)
             case e.NodeExited():
                 membership.exited(turn, event)
+            case e.LauncherTroubled():
+                membership.troubled(turn, event)
             case e.KillRequested():
                 membership.kill(turn, event)
             case e.RetryRequested():

@@ -119,6 +119,16 @@ class NodeExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LauncherTroubled:
+    """The launcher cannot start processes as it should, or can again."""
+
+    kind: Literal["launcher_troubled"] = "launcher_troubled"
+    cause: str
+    trouble: str
+    """One line; empty: it is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KillRequested:
     """Someone asks for a node to be killed."""
 
@@ -158,6 +168,7 @@ Event: TypeAlias = (
     | Heartbeat
     | NodeDisconnected
     | NodeExited
+    | LauncherTroubled
     | KillRequested
     | RetryRequested
     | StopRequested

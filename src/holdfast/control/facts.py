@@ -93,6 +93,17 @@ class DomainLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchTrouble:
+    """Processes cannot be started as they should."""
+
+    kind: Literal["launch_trouble"] = "launch_trouble"
+    at: float
+    cause: str
+    trouble: str
+    """One line; empty: it is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPlaced:
     """A new generation of a unit belongs to a node."""
 
@@ -237,6 +248,7 @@ Fact: TypeAlias = (
     | NodeJoined
     | NodeLost
     | DomainLost
+    | LaunchTrouble
     | UnitPlaced
     | UnitRunning
     | UnitDown

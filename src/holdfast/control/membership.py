@@ -15,6 +15,7 @@ from holdfast.control.commands import Dismiss, Fence, StartUnit
 from holdfast.control.events import (
     Heartbeat,
     KillRequested,
+    LauncherTroubled,
     LaunchOpened,
     NodeDisconnected,
     NodeExited,
@@ -24,6 +25,7 @@ from holdfast.control.facts import (
     Deployed,
     DomainLost,
     DownReason,
+    LaunchTrouble,
     LossReason,
     NodeJoined,
     NodeLost,
@@ -151,6 +153,12 @@ def exited(turn: Turn, event: NodeExited) -> None:
         reason=reason,
         failed_at=min(turn.now, vitals.away_since) if vitals and away else turn.now,
     )
+
+
+def troubled(turn: Turn, event: LauncherTroubled) -> None:
+    """The launcher says what it cannot do; it says so again whenever it connects."""
+    if event.trouble != turn.state.trouble:
+        turn.record(LaunchTrouble(at=turn.now, cause=turn.cause, trouble=event.trouble))
 
 
 def kill(turn: Turn, event: KillRequested) -> None:

@@ -113,6 +113,8 @@ class State:
     begun: bool = False
     """Units were placed in this launch."""
     stopping: bool = False
+    trouble: str = ""
+    """What the launcher cannot do at present; empty: nothing."""
     units: dict[str, UnitRecord] = field(default_factory=dict)
     """By text of the unit id, upstream first."""
     retired: dict[str, int] = field(default_factory=dict)
@@ -147,7 +149,7 @@ class State:
     def apply(self, fact: Fact) -> None:
         """Change the state by one fact."""
         match fact:
-            case f.Opened() | f.Deployed() | f.StopBegan() | f.DomainLost():
+            case f.Opened() | f.Deployed() | f.StopBegan() | f.DomainLost() | f.LaunchTrouble():
                 self._apply_run(fact)
             case f.NodeJoined() | f.NodeLost():
                 self._apply_node(fact)
@@ -176,6 +178,7 @@ class State:
                 self.opened_at = fact.at
                 self.begun = False
                 self.stopping = False
+                self.trouble = ""
                 for record in self.units.values():
                     record.errors, record.crashes, record.shortages = (), (), ()
                     record.retry_at = 0.0
@@ -186,6 +189,8 @@ class State:
                 self._deploy(fact)
             case f.StopBegan():
                 self.stopping = True
+            case f.LaunchTrouble():
+                self.trouble = fact.trouble
             case f.DomainLost():
                 pass
             case _:
@@ -359,7 +364,7 @@ class State:
             self._swap(replace(found, outcome=outcome, closed_at=at))
 
 
-RunFact: TypeAlias = f.Opened | f.Deployed | f.StopBegan | f.DomainLost
+RunFact: TypeAlias = f.Opened | f.Deployed | f.StopBegan | f.DomainLost | f.LaunchTrouble
 UnitFact: TypeAlias = (
     f.UnitPlaced
     | f.UnitRunning

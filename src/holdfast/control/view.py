@@ -45,6 +45,7 @@ def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> dict[st
         "status": status_of(coordinator),
         "now": now,
         "opened_at": state.opened_at,
+        "trouble": state.trouble or None,
         "units": [_unit(coordinator, record, now) for record in state.units.values()],
         "nodes": [
             _node(coordinator, state.nodes[name], now)

@@ -1,16 +1,21 @@
 """What a plan promised against what was measured: the deciding part of `holdfast prove`, pure.
 
 **When is a unit recovered?** When nothing is missing any more that would be there without the
-fault. The slice log alone tells: a slice that ends at epoch e is due when e is over, and in normal
-times comes a known lag later. So nothing is missing once a slice of the new generation came before
-the next one would have come without the fault: less than a batch interval and the normal lag after
-it was due. Of the slices up to there, the last that came late ends the recovery; if none came late,
-the first slice does. That batches may go on to be slower than before, on a machine that warms a new
-spare, is not missing data.
+fault. The slice log alone tells: a slice that ends at epoch e can be made when e is over and the
+slices that it is made of are there, and in normal times comes a known lag later. So nothing is
+missing once a slice of the new generation came before the next one would have come without the
+fault: less than a batch interval and the normal lag after it could be made. Of the slices up to
+there, the last that came late ends the recovery; if none came late, the first slice does. That
+batches may go on to be slower than before, on a machine that warms a new spare, is not missing
+data.
 
-While nothing is due a unit that runs again only waits; that is no recovery, so it does not count,
-and a long batch interval does not make recoveries longer. No result is later than normal by more
-than the recovery takes.
+While there is nothing to make a unit that runs again only waits; that is no recovery, so it does
+not count, and a long batch interval does not make recoveries longer.
+
+**When are results complete again?** A unit that reads from another one which was lost too waits for
+that one's slices. To whoever reads the results that is no excuse: `complete` is the same measure
+with a slice due when its epoch is over, whatever its inputs. No result is later than normal by more
+than that.
 
 **Normal** are the slices before the fault, without those of earlier recoveries. A slice is late
 above their 95th percentile and a tolerance of a quarter of it, at least 0.15 s.
@@ -24,8 +29,9 @@ are judged at once, that is no bad luck: the plan's promise is refuted.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,18 +82,31 @@ class Pace:
     def interval_s(self) -> float:
         return self.batch_epochs * self.epoch_s
 
+    inputs: Sequence[Sequence[SeenSlice]] = ()
+    """What the units have published that it reads from, and may go on to publish."""
+
     def due(self, epoch: int) -> float:
-        """When an epoch is over."""
-        return self.origin + (epoch + 1) * self.epoch_s
+        """When an epoch is over and its input is there, as far as that was seen."""
+        when = self.origin + (epoch + 1) * self.epoch_s
+        for slices in self.inputs:
+            at = bisect_left(slices, epoch, key=lambda item: item.upto)
+            if at < len(slices) and slices[at].after < epoch:
+                when = max(when, slices[at].put_at)
+        return when
 
     def lag(self, item: SeenSlice) -> float:
-        """How long after its last epoch a slice came."""
+        """How long after its last epoch was due a slice came."""
         return item.put_at - self.due(item.upto)
 
     def delay(self, item: SeenSlice) -> float:
         """The same after the first batch interval in it: a unit that is behind takes several."""
         first = ((item.after + 1) // self.batch_epochs + 1) * self.batch_epochs - 1
         return item.put_at - self.due(min(first, item.upto))
+
+    @property
+    def whatever_the_inputs(self) -> Pace:
+        """The same with everything due when its epoch is over."""
+        return replace(self, inputs=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +156,8 @@ class Recovered:
     """How long the unit ran again and nothing was due."""
     settled: float | None = None
     """Until the slice after which nothing was missing, `waited` included."""
+    complete: float | None = None
+    """`seconds` with the waiting for inputs that were lost too."""
     caught_up: float | None = None
     """Until the coordinator saw progress beyond the failure."""
     late_slices: int = 0
@@ -155,6 +176,7 @@ class Recovered:
             "recovery": self.seconds,
             "waited": self.waited,
             "settled": self.settled,
+            "complete": self.complete,
             "caught_up": self.caught_up,
             "late_slices": self.late_slices,
             "phases": None if self.phases is None else dict(self.phases),
@@ -210,15 +232,29 @@ def measure(
     )
 
 
-def paces(deployment: Deployment, origin: float) -> dict[str, Pace]:
-    """Of every unit that publishes; a segment runs no more often than its slowest input."""
+def paces(
+    deployment: Deployment, origin: float, slices: Mapping[str, Sequence[SeenSlice]]
+) -> dict[str, Pace]:
+    """Of every unit that publishes; a segment runs no more often than its slowest input.
+
+    `slices` are those of every unit, which may go on to grow.
+    """
     span: dict[str, int] = {}
     found: dict[str, Pace] = {}
     for segment in deployment.segments:
         inputs = [span[deployment.producer(name).name] for name in segment.inputs]
         span[segment.name] = max([segment.batch_epochs, *inputs])
         if segment.outputs:
-            pace = Pace(origin=origin, epoch_s=deployment.epoch_s, batch_epochs=span[segment.name])
+            pace = Pace(
+                origin=origin,
+                epoch_s=deployment.epoch_s,
+                batch_epochs=span[segment.name],
+                inputs=[
+                    slices[f"{producer.name}#{shard}"]
+                    for producer in map(deployment.producer, segment.inputs)
+                    for shard in range(producer.shards)
+                ],
+            )
             for shard in range(segment.shards):
                 found[f"{segment.name}#{shard}"] = pace
     return found
@@ -388,6 +424,41 @@ def compare(promised: Sequence[Promise], recoveries: Sequence[Recovered]) -> tup
             recoveries=tuple(item for item in recoveries if item.segment == promise.segment),
         )
         for promise in promised
+    )
+
+
+RESULTS = "all results"
+
+
+def complete_again(plan: Mapping[str, Any], comparisons: Sequence[Comparison]) -> Comparison:
+    """When no result was missing any more after each fault, against what the plan says of it.
+
+    The plan bounds recoveries and predicts this; it is shown beside them and not judged.
+    """
+    said = plan.get("results_recovery") or {}
+    faults: dict[int, list[Recovered]] = {}
+    for comparison in comparisons:
+        for item in comparison.recoveries:
+            faults.setdefault(item.fault, []).append(item)
+    return Comparison(
+        promise=Promise(
+            segment=RESULTS,
+            operators=(RESULTS,),
+            bound=max((item.promise.bound for item in comparisons), default=0.0),
+            median=said.get("median"),
+            p95=said.get("p95"),
+        ),
+        recoveries=tuple(
+            Recovered(
+                fault=number,
+                unit=f"{RESULTS}#0",
+                killed_at=hit[0].killed_at,
+                seconds=None
+                if any(item.complete is None for item in hit)
+                else max(item.complete for item in hit if item.complete is not None),
+            )
+            for number, hit in sorted(faults.items())
+        ),
     )
 
 

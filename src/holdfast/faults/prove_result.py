@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.faults.prove import Aim, Comparison, Normal, Recovered, bound_kept
+from holdfast.faults.prove import Aim, Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.faults.verify import Verdict
 from holdfast.runtime.launch.run import StopReport
 
@@ -85,6 +85,11 @@ class Proof:
         return bool(self.recoveries) and bound_kept(self.comparisons)
 
     @property
+    def results(self) -> Comparison:
+        """After each fault, until no result was missing."""
+        return complete_again(self.plan, self.comparisons)
+
+    @property
     def exact(self) -> bool:
         return self.verdict is not None and self.verdict.ok
 
@@ -109,6 +114,7 @@ class Proof:
             "seed": self.seed,
             "note": self.note,
             "segments": [item.to_json() for item in self.comparisons],
+            "results": self.results.to_json(),
             "normal_lag": {
                 unit: {"median": item.median, "p95": item.p95, "slices": item.slices}
                 for unit, item in self.normal.items()

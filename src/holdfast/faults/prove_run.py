@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +185,8 @@ class _Prover:
         self._paces: dict[str, Pace] = {}
         self._calm: dict[str, list[SeenSlice]] = {}
         self._calm_since = float("inf")
+        self._in_time: dict[str, Normal] = {}
+        """Lags after epochs were over, whatever the inputs."""
 
     def run(self) -> None:
         proving = self._proving
@@ -218,7 +220,7 @@ class _Prover:
         origin = SliceLog(self._run.run_dir).origin()
         if origin is None:
             raise AssertionError("units that run have an origin")
-        self._paces = paces(self._proving.deployment, origin)
+        self._paces = paces(self._proving.deployment, origin, self._watch.slices)
         self._audience.say("running; waiting until it is steady and the spares are warm")
 
         def keeps_up(view: dict[str, Any]) -> bool:
@@ -260,7 +262,9 @@ class _Prover:
         for unit, found in self._watch.slices.items():
             calm = self._calm.setdefault(unit, [])
             calm += [item for item in found if self._calm_since < item.put_at <= until]
-            self._record.normal[unit] = Normal.of(self._paces[unit], calm)
+            pace = self._paces[unit]
+            self._record.normal[unit] = Normal.of(pace, calm)
+            self._in_time[unit] = Normal.of(pace.whatever_the_inputs, calm)
         self._calm_since = until
 
     def _strike(self, number: int, aim: Aim) -> tuple[Struck, list[Failure]]:
@@ -313,7 +317,9 @@ class _Prover:
         def settled(view: dict[str, Any]) -> bool:
             self._audience.watched(fault, view)
             found[:] = self._measure(fault, failures, view)
-            return all_running(view) and all(item.seconds is not None for item in found)
+            return all_running(view) and all(
+                item.seconds is not None and item.complete is not None for item in found
+            )
 
         try:
             self._wait(settled, self._proving.heal_s, f"recovery from fault {fault.number + 1}")
@@ -341,16 +347,12 @@ class _Prover:
                 restored_at=item.get("restored_at"),
                 caught_up_at=item.get("caught_up_at"),
             )
-            unit = failure.unit
-            found.append(
-                measure(
-                    fault.number,
-                    known,
-                    self._paces[unit],
-                    self._record.normal[unit],
-                    self._watch.slices[unit],
-                )
-            )
+            unit, pace = failure.unit, self._paces[failure.unit]
+            slices, number = self._watch.slices[unit], fault.number
+            own = measure(number, known, pace, self._record.normal[unit], slices)
+            late = pace.whatever_the_inputs
+            complete = measure(number, known, late, self._in_time[unit], slices).seconds
+            found.append(replace(own, complete=complete))
         return found
 
     def _wait(

@@ -201,7 +201,7 @@ def _compared(proof: Proof) -> str:
         "<th></th><th></th></tr>"
     )
     rows = []
-    for item in proof.comparisons:
+    for item in (*proof.comparisons, proof.results):
         n = len(item.recoveries)
         error = "–" if item.error is None else f"{item.error:+.0%}"
         rows += [
@@ -222,7 +222,8 @@ def _compared(proof: Proof) -> str:
         f"{_table(columns, rows, head=head)}"
         '<p class="muted">A recovery ends when nothing is missing any more that would be there '
         "without the fault, by the put times of the slices alone. Operators of one segment share "
-        f"one recovery. {escape(bound_rule(proof.comparisons))}</p>"
+        "one recovery. All results: until none is missing, with the waiting for operators that "
+        f"were lost too. {escape(bound_rule(proof.comparisons))}</p>"
         f'<figure class="plot">{recovery_plot(proof)}</figure>'
     )
 

@@ -18,6 +18,11 @@ a snapshot every n batches, and keeps s spares warm. The model, all of it in sec
   while it runs (in the median: if it takes half an interval), catch-up processes what arrived in
   all that time at the capacity that is left: (work * elapsed + fixed) / (1 - work). The 95th
   percentile always has it.
+- **Lost together.** What is promised must hold when a node is lost that runs everything. Then all
+  queries start at once on the same cores, which stretches restores; there are at least those that
+  no plan can avoid. A segment that reads from another one plans its first batch while it waits for
+  that one's slice: this waiting is not its own recovery, but it is part of the time after which
+  results are complete again (`results`).
 - **95th percentile**: durations vary independently, so their distances from the median add as
   squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
   percentile throughout.
@@ -49,7 +54,7 @@ from holdfast.model.statistics import (
     Statistics,
 )
 from holdfast.model.topology import Storage, Topology, per_operator
-from holdfast.model.workload import Workload
+from holdfast.model.workload import Known, Workload
 from holdfast.units import SIZE_UNITS, TIME_UNITS
 
 FloatArray = NDArray[np.float64]
@@ -130,6 +135,9 @@ class Prediction:
     """Cores in use, exporters included."""
     overhead: float
     """Cores beyond those of the uncut pipeline, relative to them."""
+    results: tuple[float, float]
+    """Median and 95th percentile of the time after which no result is missing any more when all
+    segments are lost at once."""
 
 
 class RecoveryModel:
@@ -167,20 +175,45 @@ class RecoveryModel:
         out[:, WORK_HIGH] = (
             load.busy.high + change.high * machine.state_write.per_byte.high
         ) * share
-        out[:, FIXED] = keeps * machine.state_write.fixed.value
-        out[:, FIXED_HIGH] = keeps * machine.state_write.fixed.high
+        fixed, first = self._fixed(keeps)
+        out[:, FIXED], out[:, FIXED_HIGH] = fixed.value, fixed.high
         read = machine.state_read
-        out[:, LOAD] = keeps * read.fixed.value + state.value * share * read.per_byte.value
-        out[:, LOAD_HIGH] = keeps * read.fixed.high + state.high * share * read.per_byte.high
+        out[:, LOAD] = first.value + state.value * share * read.per_byte.value
+        out[:, LOAD_HIGH] = first.high + state.high * share * read.per_byte.high
         out[:, LOG_FIXED] = keeps * machine.log_read.value
         out[:, LOG_RATE] = change.value * share * read.per_byte.value
         write = machine.state_write
         out[:, CPU_RATE] = load.busy.value + change.value * write.per_byte.value
-        out[:, CPU_BATCH] = keeps * load.shards * write.fixed.value
+        out[:, CPU_BATCH] = load.shards * fixed.value
         out[:, CPU_SNAPSHOT] = (
             keeps * load.shards * write.fixed.value + state.value * write.per_byte.value
         )
         return out
+
+    def _fixed(self, keeps: FloatArray) -> tuple[Known, Known]:
+        """Seconds that each operator adds to every batch, and to the first one after a restart.
+
+        Where they were not measured, what keeping state takes on this machine.
+        """
+        none = OperatorStatistics()
+        given = [self.statistics.operators.get(op.name, none) for op in self.topology.operators]
+        machine = self.machine
+
+        def known(found: Sequence[Measure | None], otherwise: Measure) -> Known:
+            value = [
+                kept * otherwise.value if one is None else one.value
+                for one, kept in zip(found, keeps, strict=True)
+            ]
+            high = [
+                kept * otherwise.high if one is None else one.high
+                for one, kept in zip(found, keeps, strict=True)
+            ]
+            return Known(value=np.array(value), high=np.array(high))
+
+        return (
+            known([one.batch_fixed for one in given], machine.state_write.fixed),
+            known([one.first_fixed for one in given], machine.state_read.fixed),
+        )
 
     @cached_property
     def closing(self) -> FloatArray:
@@ -289,6 +322,15 @@ class RecoveryModel:
         high = cold if missing > 1 - PHASE_P95 else warm
         return Measure(value=median.value, p95=max(high.high, median.value))
 
+    @cached_property
+    def crowd(self) -> float:
+        """How much longer a restore takes because other queries start at the same time."""
+        parts = segments_of(self.topology, set(self.forced))
+        queries = sum(self.load.shards[part[-1]] for part in parts if not self.threads[part[-1]])
+        queries += len(self.topology.effective_queries)
+        busy = queries * self.machine.takeover_cpu.value / self.machine.cores
+        return max(1.0, float(busy))
+
     def most_spares(self) -> int:
         """The number of spares beyond which another one changes nothing."""
         spares = 1
@@ -323,7 +365,8 @@ class RecoveryModel:
 
             work, fixed = stretch * demand[..., WORK], stretch * demand[..., FIXED]
             replay = spent(work, fixed, 0.5)
-            first = self._first_batches(demand, restore, interval_s)
+            # In the median, what comes next is due half an interval after the failure.
+            first = self._first_batches(demand, restore, 0.5 * interval_s)
             before = detection.value + restore + first + loads[0] + replay
             # The first batch also takes what arrived before it; another one is late only if its
             # input came due while the first one ran.
@@ -358,25 +401,24 @@ class RecoveryModel:
         query, thread = self.restore(spares), self.machine.restore_thread
         spark = demand[..., QUERY] > 0
         return (
-            np.where(spark, query.value, thread.value),
-            np.where(spark, query.high, max(thread.high, thread.value)),
+            np.where(spark, self.crowd * query.value, thread.value),
+            np.where(spark, self.crowd * query.high, max(thread.high, thread.value)),
         )
 
     def _cold(self, demand: FloatArray, restore: FloatArray) -> FloatArray:
         """What of a restore is the slowness of the first batch; threads have no such thing."""
-        cold = self.machine.first_batch.value
+        cold = self.crowd * self.machine.first_batch.value
         return np.minimum(np.where(demand[..., QUERY] > 0, cold, 0.0), restore)
 
     def _first_batches(
-        self, demand: FloatArray, restore: FloatArray, interval_s: FloatArray
+        self, demand: FloatArray, restore: FloatArray, due_s: FloatArray
     ) -> FloatArray:
-        """What the slowness of the first batch adds in the median.
+        """What the slowness of the first batch adds when its input comes so long after the failure.
 
-        Half an interval after the last slice the unit runs again and its next input is due in the
-        other half: as much of the planning as fits in there delays nothing.
+        As much of the planning as fits in before that delays nothing.
         """
-        query = self.machine.first_batch.value * (demand[..., QUERY] > 0)
-        wait = np.maximum(0.0, 0.5 * interval_s - self.machine.detection.value - restore)
+        query = self.crowd * self.machine.first_batch.value * (demand[..., QUERY] > 0)
+        wait = np.maximum(0.0, due_s - self.machine.detection.value - restore)
         return np.asarray(np.maximum(0.0, query - wait))
 
     # -- whole plans -----------------------------------------------------------------------------
@@ -421,14 +463,47 @@ class RecoveryModel:
             for i, segment in enumerate(segments)
             if segment.root in results
         )
+        alone = self.phases(demand, interval, snapshots, stretch, spares)
+        phases, back = self._together(alone, demand, interval, inputs)
         return Prediction(
             interval_s=interval,
-            phases=self.phases(demand, interval, snapshots, stretch, spares),
+            phases=phases,
+            results=(
+                max(back[0][i] for i, part in enumerate(segments) if part.root in results),
+                max(back[1][i] for i, part in enumerate(segments) if part.root in results),
+            ),
             batch_s=batch,
             end_to_end_s=latency,
             cpu=cpu,
             overhead=(cpu - uncut_cpu) / uncut_cpu if uncut_cpu > 0 else 0.0,
         )
+
+    def _together(
+        self,
+        alone: Phases,
+        demand: FloatArray,
+        interval_s: FloatArray,
+        inputs: Sequence[Sequence[int]],
+    ) -> tuple[Phases, tuple[FloatArray, FloatArray]]:
+        """Recoveries when all segments are lost at once, and when the output of each is complete.
+
+        The second is a median and a 95th percentile. A segment waits for the slices of those it
+        reads; meanwhile it plans its first batch.
+        """
+        runs = alone.detection + alone.restore
+        slow = self._first_batches(demand, alone.restore, np.zeros_like(interval_s))
+        hidden = self._first_batches(demand, alone.restore, 0.5 * interval_s)
+        batch = alone.load - hidden + alone.replay + alone.catch_up
+        due = 0.5 * interval_s
+        load, ends = alone.load.copy(), np.zeros_like(interval_s)
+        high = alone.p95.copy()
+        for i, read in enumerate(inputs):
+            given = max([due[i], *(ends[j] for j in read)])
+            ends[i] = max(given, runs[i] + slow[i]) + batch[i]
+            load[i] += max(0.0, slow[i] - max(0.0, given - runs[i])) - hidden[i]
+            high[i] = max([high[i], *(high[j] + batch[i] for j in read)])
+        waited = np.maximum(0.0, due - runs)
+        return replace(alone, load=load), (ends - waited, high)
 
 
 def segments_of(topology: Topology, ends: set[int]) -> list[tuple[int, ...]]:

@@ -66,6 +66,11 @@ class OperatorStatistics:
     selectivity: Measure | None = None
     cost: Measure | None = None
     """Seconds per tuple received."""
+    batch_fixed: Measure | None = None
+    """Seconds that every batch takes longer with this operator, whatever its tuples; None: what
+    keeping state takes on this machine, if it does."""
+    first_fixed: Measure | None = None
+    """Seconds that the first batch after a restart takes longer still."""
     tuple_size: Measure | None = None
     """Bytes per tuple received."""
     output_size: Measure | None = None
@@ -110,6 +115,8 @@ class MachineStatistics:
     """The same when a session has to be started first."""
     restore_thread: Measure
     """The same for a unit that is a thread and needs no query, on a node that runs."""
+    takeover_cpu: Measure
+    """Cores that one query keeps busy while it is restored on a warm spare."""
     batch_floor: Measure
     """Duration of a batch with nothing in it."""
     batch_cpu: Measure
@@ -163,6 +170,7 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     first_batch=_noted(0.78, 0.85, how="the part of a warm restore after the start", samples=5),
     restore_cold=_noted(10.9, 12.0, how="kill -9 of a node without a spare", samples=5),
     restore_thread=_noted(0.04, 0.07, how="kill -9 of a node with a source", samples=6),
+    takeover_cpu=_noted(0.7, how="CPU time of a warm restore over its duration", samples=4),
     batch_floor=_noted(0.129, 0.139, how="from one empty batch to the next", samples=13),
     batch_cpu=_noted(0.097, 0.102, how="CPU time from one empty batch to the next", samples=13),
     refill=_noted(19.7, 24.0, how="kill -9 until another spare was warm", samples=10),
@@ -205,6 +213,8 @@ class OperatorEntry(TypedDict, total=False):
     output_rate: MeasureEntry
     selectivity: MeasureEntry
     cost: MeasureEntry
+    batch_fixed: MeasureEntry
+    first_fixed: MeasureEntry
     tuple_size: MeasureEntry
     output_size: MeasureEntry
     state_size: MeasureEntry
@@ -230,6 +240,7 @@ class MachineEntry(TypedDict, total=False):
     first_batch: MeasureEntry
     restore_cold: MeasureEntry
     restore_thread: MeasureEntry
+    takeover_cpu: MeasureEntry
     batch_floor: MeasureEntry
     batch_cpu: MeasureEntry
     refill: MeasureEntry

@@ -7,7 +7,8 @@ seen, so a lost, doubled or misplaced batch shows in `check_output`, which compu
 output on its own.
 
 Faults are files: RUN/fake/faults/UNIT with `raise`, `stall` or `exit` inside makes the unit do so
-at its next batch, for as long as the file is there; RUN/fake/faults/open keeps nodes from starting.
+at its next batch, for as long as the file is there; RUN/fake/faults/open keeps nodes from starting,
+as does one with `hang` inside, for as long as it says so, without a word.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class FakeUnitHost:
             return [worker.status for worker in self._workers.values()]
 
     def open(self) -> None:
-        """Fails if asked to, like a session that cannot start."""
+        """Fails or hangs if asked to, like a session that cannot start."""
+        while self._files.fault("open") == "hang":
+            time.sleep(POLL_S)
         if self._files.fault_path("open").exists():
             raise OSError(f"{self._node} finds no session")
 
@@ -289,7 +292,7 @@ class _Files:
     def fault_path(self, unit: UnitId | Literal["open"]) -> Path:
         return self._root / "faults" / quote(str(unit))
 
-    def fault(self, unit: UnitId) -> str:
+    def fault(self, unit: UnitId | Literal["open"]) -> str:
         try:
             return self.fault_path(unit).read_text(encoding="utf-8").strip()
         except FileNotFoundError:

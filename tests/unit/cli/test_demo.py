@@ -11,13 +11,20 @@ from typer.testing import CliRunner
 from holdfast.cli import demo as commands
 from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
-from holdfast.faults import prove_run
+from holdfast.faults import prove_run, report
 from holdfast.faults.prove import Normal
 from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.runtime import profile as profiling
 from holdfast.runtime.spark import prepare
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def undrawn(monkeypatch):
+    """Plots take most of the time and have tests of their own."""
+    for name in ("recovery_plot", "phases_plot", "timeline_plot"):
+        monkeypatch.setattr(report, name, lambda _proof: "<svg/>")
 
 
 @pytest.fixture

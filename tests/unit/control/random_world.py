@@ -25,6 +25,7 @@ ACTIONS = (
     "retry",
     "old_beat",
     "pause",
+    "trouble",
 )
 
 
@@ -36,16 +37,21 @@ def random_world(seed, steps, *, units=3):
     graveyard = []
     joined = 0
     for _ in range(steps):
-        world.now += float(rng.choice([0.0, 0.05, 0.3, 0.9]))
-        action = str(rng.choice(ACTIONS))
+        world.now += _pick(rng, (0.0, 0.05, 0.3, 0.9))
+        action = _pick(rng, ACTIONS)
         known = sorted(world.nodes)
-        node = str(rng.choice(known)) if known else None
+        node = _pick(rng, known) if known else None
         if action == "join" or node is None:
             world.join(f"n{joined}", domain=f"d{joined % 3}", spare=bool(rng.random() < 0.3))
             joined += 1
             continue
         joined += _act(world, action, node, rng, graveyard, joined)
     return world
+
+
+def _pick(rng, options):
+    """As `rng.choice`, which would make an array of the options every time."""
+    return options[int(rng.integers(len(options)))]
 
 
 def settle(world, joined):
@@ -76,7 +82,7 @@ def settle(world, joined):
 def _act(world, action, node, rng, graveyard, joined):
     fake = world.nodes[node]
     units = sorted(fake.units)
-    unit = units[int(rng.integers(len(units)))] if units else None
+    unit = _pick(rng, units) if units else None
     match action:
         case "run" if fake.connected and not fake.hung:
             world.run(node)
@@ -104,7 +110,7 @@ def _act(world, action, node, rng, graveyard, joined):
         case "retry":
             world.do(e.RetryRequested(cause=world.cause(), unit=world.units[0]))
         case "old_beat" if graveyard:
-            ghost = graveyard[int(rng.integers(len(graveyard)))]
+            ghost = _pick(rng, graveyard)
             world.do(
                 e.Heartbeat(
                     cause=world.cause(),
@@ -113,6 +119,10 @@ def _act(world, action, node, rng, graveyard, joined):
                     reports=tuple(ghost.units.values()),
                 )
             )
+        case "trouble":
+            trouble = _pick(rng, ("", "no room"))
+            world.do(e.LauncherTroubled(cause=world.cause(), trouble=trouble))
+            assert world.coordinator.state.trouble == trouble
         case "pause":
             world.tick(float(rng.uniform(1, 100)))
         case _:

@@ -43,6 +43,25 @@ def test_a_running_pipeline():
     assert "spare" in text
 
 
+def test_trouble_of_the_launcher_is_shown_until_it_is_over():
+    """Told twice it is one fact; a restarted coordinator still knows; a new launch forgets."""
+    world = started()
+    for _ in range(2):
+        world.do(e.LauncherTroubled(cause=world.cause(), trouble="cannot start a node: no room"))
+    assert shown(world)["trouble"] == "cannot start a node: no room"
+    assert "warning: cannot start a node: no room" in drawn(world)
+    told = [fact for fact in shown(world)["timeline"] if fact["kind"] == "launch_trouble"]
+    assert len(told) == 1
+    world.restart_coordinator()
+    assert shown(world)["trouble"] == "cannot start a node: no room"
+    world.do(e.LauncherTroubled(cause=world.cause(), trouble=""))
+    assert shown(world)["trouble"] is None
+    assert "warning" not in drawn(world)
+    world.do(e.LauncherTroubled(cause=world.cause(), trouble="again"))
+    world.do(e.LaunchOpened(cause=world.cause(), launch="L2"))
+    assert shown(world)["trouble"] is None
+
+
 def test_a_recovery_shows_its_phases():
     """Durations of the phases add up to the total."""
     world = started()

@@ -19,6 +19,7 @@ from holdfast.faults.prove import (
     binomial_tail,
     bound_kept,
     compare,
+    complete_again,
     measure,
     most_broken,
     paces,
@@ -113,6 +114,41 @@ def test_a_slow_first_batch_counts_from_when_it_was_due():
     assert found.phases["catch_up"] == pytest.approx(0.0)
 
 
+def test_waiting_for_inputs_that_were_lost_too_is_no_recovery_but_delays_results():
+    """Back at 1007.4, its input came at 1009 and its slice at 1009.3, where 1007.4 was normal."""
+    inputs = [*slices((5, 0.1), generation=1, first=4), *slices((8, 0.0), (9, 0.1))]
+    pace = Pace(origin=1000.0, epoch_s=1.0, batch_epochs=1, inputs=[inputs])
+    seen = slices((8, 0.3), (9, 0.3), pace=PACE)
+    known = failure(detected_at=1006.7, restored_at=1007.4)
+    own = measure(0, known, pace, Normal(median=0.3, p95=0.3, slices=20), seen)
+    assert own.waited == pytest.approx(1.6)
+    assert own.seconds == pytest.approx(0.8 + 0.3)
+    complete = measure(0, known, pace.whatever_the_inputs, NORMAL, seen)
+    assert complete.seconds == pytest.approx(1009.3 - 1006.6)
+
+
+def test_inputs_that_were_trimmed_unseen_count_as_there():
+    """A slice that was missed must not make a later one stand for it."""
+    pace = Pace(origin=1000.0, epoch_s=1.0, batch_epochs=1, inputs=[slices((9, 3.0), first=8)])
+    assert pace.due(5) == PACE.due(5)
+    assert pace.due(9) == PACE.due(9) + 3.0
+
+
+def test_results_are_complete_when_the_last_unit_is():
+    """Per fault the longest; one that was not seen to end makes it unknown."""
+    hit = [
+        Recovered(fault=0, unit="a#0", killed_at=5.0, seconds=1.0, complete=1.0),
+        Recovered(fault=0, unit="b#0", killed_at=5.0, seconds=1.0, complete=2.5),
+        Recovered(fault=1, unit="a#0", killed_at=9.0, seconds=1.0, complete=1.5),
+        Recovered(fault=1, unit="b#0", killed_at=9.0, seconds=None),
+    ]
+    said = [Promise(segment=name, operators=(name,), bound=2.0) for name in ("a", "b")]
+    plan = {"results_recovery": {"median": 2.0, "p95": 3.0}}
+    found = complete_again(plan, compare(said, hit))
+    assert [item.seconds for item in found.recoveries] == [2.5, None]
+    assert (found.promise.median, found.promise.p95, found.broken) == (2.0, 3.0, 2)
+
+
 def test_slices_of_the_killed_generation_do_not_count():
     """What it published in its last moment is no sign of life."""
     old = slices((6, 0.4), generation=1)
@@ -196,9 +232,12 @@ def make_deployment():
 
 def test_a_unit_runs_no_more_often_than_its_input():
     """Its interval in force is that of its slowest input; exporters publish nothing."""
-    found = paces(make_deployment(), origin=7.0)
+    published = {"lines#0": [], "count#0": [], "count#1": []}
+    found = paces(make_deployment(), 7.0, published)
     assert list(found) == ["lines#0", "count#0", "count#1"]
     assert {pace.interval_s for pace in found.values()} == {2.0}
+    assert found["lines#0"].inputs == []
+    assert found["count#1"].inputs[0] is published["lines#0"]
 
 
 @given(

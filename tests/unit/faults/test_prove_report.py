@@ -1,10 +1,12 @@
 """The report of a proof: one page that stands alone and says what was measured."""
 
 import re
+from functools import cache
 
 import pytest
 from tests.unit.faults.proofs import TOPOLOGY, make_proof
 
+from holdfast.faults import report
 from holdfast.faults.report import bound_rule, report_html
 
 pytestmark = pytest.mark.unit
@@ -14,9 +16,22 @@ def page(proof, **options):
     return report_html(proof, TOPOLOGY, **options)
 
 
+@cache
+def usual_page():
+    """Drawing takes most of the time, so it is done once."""
+    return page(make_proof())
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Without the plots, for what is said around them."""
+    for name in ("recovery_plot", "phases_plot", "timeline_plot"):
+        monkeypatch.setattr(report, name, lambda _proof: "<svg/>")
+
+
 def test_the_page_needs_nothing_else():
     """No scripts, and nothing is loaded from anywhere."""
-    text = page(make_proof())
+    text = usual_page()
     assert "<script" not in text
     links = re.findall(r"(?:src|href)=\"([^\"]*)\"", text)
     assert [link for link in links if not link.startswith("#")] == []
@@ -26,7 +41,7 @@ def test_the_page_needs_nothing_else():
 
 def test_ids_of_the_plots_do_not_collide():
     """Inline drawings share one name space."""
-    ids = re.findall(r"\bid=\"([^\"]+)\"", page(make_proof()))
+    ids = re.findall(r"\bid=\"([^\"]+)\"", usual_page())
     paths = [name for name in ids if name.startswith(("p", "m")) and len(name) > 8]
     assert paths
     assert len(paths) == len(set(paths))
@@ -42,7 +57,7 @@ def test_promised_and_measured_stand_side_by_side():
     assert "<svg" in text
 
 
-def test_the_verdict_is_the_headline():
+def test_the_verdict_is_the_headline(undrawn):
     """Good news, a broken bound, lost rows and an interrupted proof read differently."""
     assert "the plan keeps its promise" in page(make_proof())
     assert "not refuted" in page(make_proof((4.0, 4.0, 7.0)))
@@ -54,13 +69,13 @@ def test_the_verdict_is_the_headline():
     assert "not checked" in page(make_proof(verdict=False))
 
 
-def test_the_command_is_quoted():
+def test_the_command_is_quoted(undrawn):
     """It can be pasted into a shell."""
     text = page(make_proof(), command=["holdfast", "prove", "my app.py"])
     assert "<pre>holdfast prove &#x27;my app.py&#x27;</pre>" in text
 
 
-def test_many_faults_are_folded():
+def test_many_faults_are_folded(undrawn):
     """A long table opens on request."""
     assert "<details>" not in page(make_proof((4.0,) * 12))
     assert "All 13 faults" in page(make_proof((4.0,) * 13))

@@ -133,6 +133,41 @@ def test_a_thread_restarts_without_a_query() -> None:
     assert phases.replay[0] == pytest.approx(0.02 + 0.3 * (0.02 + 0.3 * 2 + 1.0))
 
 
+def test_what_an_operator_adds_to_batches_goes_before_what_state_takes() -> None:
+    """A join opens more stores than an aggregation, which only measuring it tells."""
+    plain = predict(model(), [4.0, 4.0])
+    measured = OperatorStatistics(batch_fixed=exact(0.5), first_fixed=exact(0.7))
+    found = predict(
+        RecoveryModel(PAIR, Statistics(machine=MACHINE, operators={"b": measured})), [4.0, 4.0]
+    )
+    assert found.batch_s[1] - plain.batch_s[1] == pytest.approx(0.5 - 0.03)
+    assert found.phases.load[1] - plain.phases.load[1] == pytest.approx(0.7 - 0.04)
+    assert found.batch_s[0] == plain.batch_s[0]
+
+
+def test_queries_that_start_at_once_share_the_cores() -> None:
+    """No plan has less than one segment and an exporter: at 1.2 cores each on 2, 1.2 as long."""
+    alone, crowded = model(), model(cores=2, takeover_cpu=exact(1.2))
+    assert alone.crowd == 1.0
+    assert crowded.crowd == pytest.approx(2 * 1.2 / 2)
+    found = predict(crowded, [4.0, 4.0]).phases.restore
+    assert found == pytest.approx(1.2 * predict(alone, [4.0, 4.0]).phases.restore)
+
+
+def test_a_segment_plans_its_first_batch_while_it_waits_for_another() -> None:
+    """Lost together, the second hides its slow first batch; results wait for both in turn."""
+    found = predict(model(first_batch=exact(1.5)), [1.0, 1.0])
+    phases = found.phases
+    # Detected after 0.3 s and running after another 0.5 s: 0.5 s after the failure all was due.
+    first_slice = 0.3 + 0.5 + 1.5 + (phases.replay + phases.catch_up)[0]
+    assert phases.median[0] == pytest.approx(first_slice)
+    own = (phases.load + phases.replay + phases.catch_up)[1]
+    assert phases.load[1] < 1.5
+    assert phases.median[1] == pytest.approx(0.3 + 0.5 + own)
+    assert found.results[0] == pytest.approx(first_slice + own)
+    assert found.results[1] >= phases.p95.max()
+
+
 def test_cpu_and_overhead() -> None:
     """Work, batches and snapshots add up, relative to the uncut pipeline."""
     cut = predict(model(), [2.0, 2.0], n=3)

@@ -53,6 +53,7 @@ machines = st.builds(
             "restore_warm",
             "restore_cold",
             "restore_thread",
+            "takeover_cpu",
             "log_read",
             "first_batch",
             "batch_floor",

@@ -180,11 +180,8 @@ def checked(p, cuts, *, fuse_sources=False):
     return deploy(p, cuts=cuts & known, fuse_sources=fuse_sources)
 
 
-@settings(deadline=None, max_examples=300)
-@given(p=pipelines(), cuts=names, fuse=st.booleans())
-def test_segments_partition_the_operators_into_in_trees(p, cuts, fuse):
+def segments_partition_the_operators_into_in_trees(p, deployment):
     """Every operator is in one segment; all but the last have their one consumer inside."""
-    deployment = checked(p, cuts, fuse_sources=fuse)
     placed = [name for segment in deployment.segments for name in segment.operators]
     assert sorted(placed) == sorted(operator.name for operator in p.operators)
     for segment in deployment.segments:
@@ -193,11 +190,8 @@ def test_segments_partition_the_operators_into_in_trees(p, cuts, fuse):
             assert [consumer.name in segment.operators for consumer in p.consumers(name)] == [True]
 
 
-@settings(deadline=None, max_examples=300)
-@given(p=pipelines(), cuts=names, fuse=st.booleans())
-def test_inputs_and_outputs_fit(p, cuts, fuse):
+def inputs_and_outputs_fit(p, deployment):
     """Each boundary read is published upstream; keyed readers get their key's layout."""
-    deployment = checked(p, cuts, fuse_sources=fuse)
     published = set()
     for segment in deployment.segments:
         assert set(segment.inputs) <= published
@@ -218,11 +212,8 @@ def test_inputs_and_outputs_fit(p, cuts, fuse):
     assert Deployment.from_json(deployment.to_json()) == deployment
 
 
-@settings(deadline=None, max_examples=300)
-@given(p=pipelines(), cuts=names, fuse=st.booleans())
-def test_what_must_be_a_boundary_is_one(p, cuts, fuse):
+def what_must_be_a_boundary_is_one(p, deployment, *, fuse):
     """The rules, checked on the outcome and not through the code that forces them."""
-    deployment = checked(p, cuts, fuse_sources=fuse)
     for segment in deployment.segments:
         members = [p.operator(name) for name in segment.operators]
         assert sum(operator.keeps_state for operator in members) <= 1
@@ -240,14 +231,23 @@ def test_what_must_be_a_boundary_is_one(p, cuts, fuse):
             assert len(members) == 1
 
 
-@settings(deadline=None, max_examples=300)
-@given(p=pipelines(), cuts=names, more=names, fuse=st.booleans())
-def test_more_cuts_refine_fewer(p, cuts, more, fuse):
+def more_cuts_refine_fewer(coarse, fine):
     """Adding cuts only splits segments, and never moves an operator next to a new one."""
-    coarse = checked(p, cuts, fuse_sources=fuse)
-    fine = checked(p, cuts | more, fuse_sources=fuse)
     for segment in fine.segments:
         assert any(set(segment.operators) <= set(other.operators) for other in coarse.segments)
+
+
+@settings(deadline=None, max_examples=300)
+@given(p=pipelines(), cuts=names, more=names, fuse=st.booleans())
+def test_every_pipeline_is_cut_by_the_rules(p, cuts, more, fuse):
+    """All that must hold is checked on the same pipelines, since making them takes most time."""
+    coarse = checked(p, cuts, fuse_sources=fuse)
+    fine = checked(p, cuts | more, fuse_sources=fuse)
+    for deployment in (coarse, fine):
+        segments_partition_the_operators_into_in_trees(p, deployment)
+        inputs_and_outputs_fit(p, deployment)
+        what_must_be_a_boundary_is_one(p, deployment, fuse=fuse)
+    more_cuts_refine_fewer(coarse, fine)
 
 
 @settings(deadline=None)

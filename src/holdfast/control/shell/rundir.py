@@ -24,6 +24,8 @@ from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment
 
 FORMAT = "holdfast-run/1"
+BAD_INPUT = 2
+"""Exit code of a node or coordinator that can never start: what it was given is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

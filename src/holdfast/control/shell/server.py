@@ -234,15 +234,15 @@ class Shell:
             peer.send({"fence": {"node": fence.node, "pid": fence.pid}})
         try:
             while True:
-                exited = (await _receive(reader)).get("exited")
-                if isinstance(exited, dict):
-                    self.feed(
-                        e.NodeExited(
-                            cause=self._cause(f"exit-{exited['node']}"),
-                            node=str(exited["node"]),
-                            pid=int(exited["pid"]),
-                        )
-                    )
+                match await _receive(reader):
+                    case {"exited": {"node": str(node), "pid": int(pid)}}:
+                        cause = self._cause(f"exit-{node}")
+                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid))
+                    case {"trouble": str(trouble)}:
+                        cause = self._cause("trouble")
+                        self.feed(e.LauncherTroubled(cause=cause, trouble=trouble))
+                    case other:
+                        log.warning("the launcher says %s", other)
         finally:
             self._launchers.discard(peer)
 

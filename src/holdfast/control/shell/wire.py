@@ -3,7 +3,8 @@
 A connection begins with a greeting {"role": ..., "token": ...}, answered by {"ok": true} or by
 {"ok": false, "error": ...}. Then
 - a `node` sends hello and heartbeats and gets commands;
-- a `launcher` sends {"exited": {"node", "pid"}} and gets {"fence": {"node", "pid"}};
+- a `launcher` sends {"exited": {"node", "pid"}} and {"trouble": LINE}, empty when that is over, and
+  gets {"fence": {"node", "pid"}};
 - a `control` connection sends {"op": ..., ...} and gets {"ok": true, "result": ...} or
   {"ok": false, "error": ...}; after {"op": "subscribe", "every_s": s} it gets views until the end.
 """

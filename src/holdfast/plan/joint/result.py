@@ -70,6 +70,8 @@ class JointPlan(PlanResult):
     """By operator; those of one segment share it."""
     recovery_phases: Mapping[str, RecoveryPhases] = field(default_factory=dict)
     """By segment."""
+    results_recovery: Latency | None = None
+    """Until no result is missing any more when everything is lost at once."""
     end_to_end_latency: float | None = None
     """From a row's arrival just after a batch was cut until its result is delivered."""
     overhead: float | None = None
@@ -160,6 +162,9 @@ def describe(
             )
             for k, segment in enumerate(segments)
         },
+        results_recovery=Latency(
+            median=prediction.results[0] / scale, p95=prediction.results[1] / scale
+        ),
         end_to_end_latency=prediction.end_to_end_s / scale,
         overhead=prediction.overhead,
         cpu=prediction.cpu,

@@ -2,9 +2,12 @@
 
 Starts the coordinator and the nodes, restarts a coordinator that died, replaces a node that died by
 a new spare, and carries out the coordinator's fence orders. It decides nothing about units: it
-tells the coordinator which processes ended. All restarts are bounded: nodes that end before they
-can run units are started only so often in a row, and a run that has no node left and may start
-none is given up with what its last node said.
+tells the coordinator which processes ended, and what keeps it from starting others.
+
+All restarts are bounded. A node that is not up in time is killed, nodes that end before they can
+run units are started only so often in a row, and a run that has no node left and may start none is
+given up with what its last node said. A coordinator that was killed is started again at once; one
+that ends by itself, or cannot be started at all, more and more slowly until the run is given up.
 """
 
 from __future__ import annotations
@@ -12,17 +15,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.control.shell.endpoint import read_endpoint
+from holdfast.control.shell.rundir import BAD_INPUT
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.control.view import summary
 from holdfast.health.budget import RestartBudget
 from holdfast.runtime.launch.children import Child, ProcessList
-from holdfast.runtime.node.program import BAD_INPUT
 
 log = logging.getLogger("holdfast.launch")
 
@@ -54,7 +56,16 @@ class LaunchSettings:
     fence: bool = True
     """Kill nodes the coordinator has given up. Chaos turns it off: nothing may depend on it."""
     restarts: RestartBudget = field(default_factory=lambda: RestartBudget(limit=30, window_s=60.0))
-    """Bounds the replacements of nodes, and on its own account the restarts of the coordinator."""
+    """Bounds the replacements of nodes, and on their own account the restarts of a coordinator that
+    was killed."""
+    coordinator_retries: RestartBudget = field(
+        default_factory=lambda: RestartBudget(limit=20, window_s=300.0, delay_s=0.25)
+    )
+    """Restarts of a coordinator that ended by itself or could not be started, for want of room or
+    memory for example: spread over two and a half minutes."""
+    start_s: float = 600.0
+    """A node that cannot run units after this long hangs and is killed. The longest a healthy one
+    takes is a spare whose rehearsals, one per segment, each use up their time."""
     failed_starts: int = 4
     """Nodes in a row that may end before they can run units; none is replaced after that until
     one has come up."""
@@ -80,10 +91,15 @@ class LocalLauncher:
         self._line: LineSocket | None = None
         self._replaced: tuple[float, ...] = ()
         self._restarted: tuple[float, ...] = ()
+        self._refused: tuple[float, ...] = ()
+        """When the coordinator ended by itself or could not be started."""
+        self._coordinator_due: float | None = None
         self._due: list[tuple[float, str]] = []
         """Replacements to start: when, and in which failure domain."""
-        self._coming: set[str] = set()
-        """Nodes that run and have not come up yet."""
+        self._coming: dict[str, float] = {}
+        """Nodes that run and have not come up yet, and since when."""
+        self._overdue: set[str] = set()
+        """Those of them that are being killed for it."""
         self._failed_starts = 0
         """Nodes that have ended without coming up since one came up."""
         self._hopeless = False
@@ -99,15 +115,20 @@ class LocalLauncher:
         """The coordinator ended the run, or the launcher gave up on it."""
         self.given_up: str | None = None
         """Why, if it gave up."""
-        self.trouble: str | None = None
-        """What goes wrong with starting nodes while the run goes on; one line."""
+        self._node_trouble: str | None = None
+        self._coordinator_trouble: str | None = None
         self.last_words: tuple[str, ...] = ()
-        """The end of the output of the last node that did not come up."""
+        """The end of the output of the last process that did not come up."""
         self._closed = threading.Event()
         self._threads = [
             threading.Thread(target=self._watch, name="launch-watch", daemon=True),
             threading.Thread(target=self._talk, name="launch-link", daemon=True),
         ]
+
+    @property
+    def trouble(self) -> str | None:
+        """What goes wrong with starting processes while the run goes on; one line."""
+        return self._coordinator_trouble or self._node_trouble
 
     def start(self) -> None:
         """Start everything; returns before anything has joined."""
@@ -146,10 +167,10 @@ class LocalLauncher:
                 run_dir=self._run_dir,
                 launch=self.launch,
             )
-            self._list.add(child.record)
+            self._enlist(child)
             self._nodes[name] = child
             self._domains[name] = domain
-            self._coming.add(name)
+            self._coming[name] = self._clock.now()
 
     def node(self, name: str) -> Child | None:
         with self._lock:
@@ -164,10 +185,16 @@ class LocalLauncher:
         with self._lock:
             return self._coordinator
 
+    def coordinator_expected(self) -> bool:
+        """Whether a coordinator runs or will be started."""
+        with self._lock:
+            return self._coordinator is not None or self._coordinator_due is not None
+
     def no_more_restarts(self) -> None:
         """From now on processes that end stay ended."""
         with self._lock:
             self._stopping = True
+            self._coordinator_due = None
 
     def alive(self) -> bool:
         with self._lock:
@@ -211,8 +238,16 @@ class LocalLauncher:
             run_dir=self._run_dir,
             launch=self.launch,
         )
-        self._list.add(child.record)
+        self._enlist(child)
         return child
+
+    def _enlist(self, child: Child) -> None:
+        """Put a new process on the list; without its line there it could be left behind."""
+        try:
+            self._list.add(child.record)
+        except OSError:
+            child.kill()
+            raise
 
     def _watch(self) -> None:
         while not self._closed.wait(WATCH_S):
@@ -225,21 +260,56 @@ class LocalLauncher:
                 if coordinator is not None and coordinator.exit_code() is not None:
                     self._coordinator_ended(coordinator)
                 self._start_due()
+                self._start_due_coordinator()
                 self._give_up_if_alone()
+                late = self._look_for_overdue()
+            for child in late:
+                child.kill()
             for child in ended:
                 child.sweep()
                 child.clean()
             self._bound_outputs()
 
     def _look_for_arrivals(self) -> None:
-        arrived = {name for name in self._coming if self._nodes[name].came_up()}
+        arrived = [name for name in self._coming if self._nodes[name].came_up()]
         if not arrived:
             return
-        self._coming -= arrived
-        self._failed_starts, self.trouble = 0, None
+        for name in arrived:
+            del self._coming[name]
+        self._failed_starts = 0
+        self._report(None)
         now = self._clock.now()
         self._due += [(now + self._settings.replace_delay_s, domain) for domain in self._owed]
         self._owed.clear()
+
+    def _look_for_overdue(self) -> list[Child]:
+        """Nodes to kill because they hang while they start; their end is then a failed start."""
+        limit = self._clock.now() - self._settings.start_s
+        late = [name for name, since in self._coming.items() if since < limit]
+        new = [name for name in late if name not in self._overdue]
+        for name in new:
+            log.error("node %s hangs while starting and is killed", name)
+        self._overdue.update(new)
+        return [self._nodes[name] for name in new]
+
+    def _report(self, trouble: str | None) -> None:
+        """Say what goes wrong with starting nodes, here and to the coordinator; None: no more."""
+        if trouble == self._node_trouble:
+            return
+        self._node_trouble = trouble
+        if trouble is not None:
+            log.error("%s", trouble)
+        self._tell({"trouble": trouble or ""})
+
+    def _tell(self, message: dict[str, object]) -> None:
+        line = self._line
+        if line is None:
+            return
+        try:
+            line.send(message)
+        except ConnectionLostError as error:
+            # Exits and troubles are told again when the connection is back.
+            log.debug("%s", error)
 
     def _bound_outputs(self) -> None:
         now = self._clock.now()
@@ -260,27 +330,27 @@ class LocalLauncher:
                 self.add_spare(domain)
             except OSError as error:
                 # No memory, no process number, a full disk: this may pass.
-                self.trouble = f"cannot start a node: {error}"
-                log.error("%s", self.trouble)  # noqa: TRY400
+                # Not its path: every attempt has another one, and would be another trouble.
+                self._report(f"cannot start a node: {error.strerror or error}")
                 self._due.append((now + self._settings.replace_delay_s, domain))
 
     def _node_ended(self, child: Child) -> None:
         del self._nodes[child.name]
         self._exits.append((child.name, child.pid))
-        line = self._line
-        if line is not None:
-            _try(lambda: line.send({"exited": {"node": child.name, "pid": child.pid}}))
+        self._tell({"exited": {"node": child.name, "pid": child.pid}})
         log.info("node %s ended with %s", child.name, child.exit_code())
         self._forget_logs(child.name)
         # The last look was a moment ago; it may have come up since.
         failed = child.name in self._coming and not child.came_up()
-        self._coming.discard(child.name)
+        self._coming.pop(child.name, None)
+        overdue = child.name in self._overdue
+        self._overdue.discard(child.name)
         # 0 means that it was told to leave: the run ends.
         self._leaving = self._leaving or child.exit_code() == 0
         if self._stopping or not self._settings.replace or child.exit_code() == 0:
             return
         if failed:
-            self._start_failed(child)
+            self._start_failed(child, overdue=overdue)
         now = self._clock.now()
         self._replaced = self._settings.restarts.recent((*self._replaced, now), now)
         if failed and (self._hopeless or self._failed_starts >= self._settings.failed_starts):
@@ -289,18 +359,19 @@ class LocalLauncher:
             delay = self._settings.replace_delay_s if self._settings.spares else 0.0
             self._due.append((now + delay, self._domains[child.name]))
         else:
-            self.trouble = f"nodes die too often: {child.name} is not replaced"
-            log.error("%s", self.trouble)
+            self._report(f"nodes die too often: {child.name} is not replaced")
 
-    def _start_failed(self, child: Child) -> None:
+    def _start_failed(self, child: Child, *, overdue: bool) -> None:
         self._failed_starts += 1
         self._hopeless = child.exit_code() == BAD_INPUT
         self.last_words = tuple(child.last_words())
         why = summary("\n".join(self.last_words)) or "it said nothing"
         ended = f"{child.name} ended with {child.exit_code()} before it could run anything: {why}"
+        if overdue:
+            limit_s = self._settings.start_s
+            ended = f"{child.name} hung while starting and was killed after {limit_s:g} s: {why}"
         count = self._failed_starts
-        self.trouble = ended if count == 1 else f"{count} nodes in a row could not start; {ended}"
-        log.error("%s", self.trouble)
+        self._report(ended if count == 1 else f"{count} nodes in a row could not start; {ended}")
 
     def _give_up_if_alone(self) -> None:
         """Without a node and without the right to start one, nothing can ever happen again."""
@@ -308,8 +379,16 @@ class LocalLauncher:
             return
         if not self._settings.replace:
             return  # someone may add a node
-        self.given_up = self.trouble or "no node is left"
+        self._give_up(self.trouble or "no node is left")
+
+    def _give_up(self, why: str) -> None:
+        self.given_up = why
+        log.error("given up: %s", why)
+        self._tell({"trouble": f"the run is given up: {why}"})
         self._stopping = True
+        for node in self._nodes.values():
+            # Without a coordinator, nobody else would tell them.
+            node.terminate()
         self.finished.set()
 
     def _forget_logs(self, name: str) -> None:
@@ -331,15 +410,45 @@ class LocalLauncher:
             return
         if self._stopping:
             return
+        if code is not None and code > 0:
+            self.last_words = tuple(child.last_words())
+            why = summary("\n".join(self.last_words)) or "it said nothing"
+            what = f"the coordinator ended with {code}: {why}"
+            if code == BAD_INPUT:
+                self._give_up(what)
+            else:
+                self._coordinator_failed(what)
+            return
         now = self._clock.now()
         self._restarted = self._settings.restarts.recent((*self._restarted, now), now)
         if self._settings.restarts.allows(self._restarted, now):
             log.info("coordinator ended with %s, starting another", code)
-            self._coordinator = self._start_coordinator()
+            self._coordinator_due = now
         else:
-            self.given_up = f"the coordinator ended {len(self._restarted)} times, last with {code}"
-            log.error("%s", self.given_up)
-            self.finished.set()
+            self.last_words = ()
+            self._give_up(f"the coordinator ended {len(self._restarted)} times, last with {code}")
+
+    def _coordinator_failed(self, what: str) -> None:
+        now, budget = self._clock.now(), self._settings.coordinator_retries
+        self._refused = budget.recent((*self._refused, now), now)
+        if budget.allows(self._refused, now):
+            self._coordinator_trouble = f"{what}; trying again"
+            log.error("%s", self._coordinator_trouble)
+            self._coordinator_due = now + budget.delay(self._refused, now)
+        else:
+            self._give_up(f"{what}; {len(self._refused)} times in {budget.window_s:g} s")
+
+    def _start_due_coordinator(self) -> None:
+        if self._stopping:
+            self._coordinator_due = None
+        if self._coordinator_due is None or self._coordinator_due > self._clock.now():
+            return
+        self._coordinator_due = None
+        try:
+            self._coordinator = self._start_coordinator()
+        except OSError as error:
+            self.last_words = ()
+            self._coordinator_failed(f"the coordinator cannot be started: {error}")
 
     def _talk(self) -> None:
         """Stay connected to the coordinator and do its fencing."""
@@ -351,10 +460,15 @@ class LocalLauncher:
                 line = LineSocket(endpoint, "launcher")
                 line.set_timeout(None)
                 with self._lock:
-                    exits = list(self._exits)
+                    troubles = [self._coordinator_trouble, self._node_trouble or ""]
+                    self._coordinator_trouble = None
                     self._line = line
-                for name, pid in exits:
-                    line.send({"exited": {"node": name, "pid": pid}})
+                    # Under the lock, so that news cannot be overtaken by what was before it.
+                    for name, pid in self._exits:
+                        line.send({"exited": {"node": name, "pid": pid}})
+                    for trouble in troubles:
+                        if trouble is not None:
+                            line.send({"trouble": trouble})
                 while True:
                     self._order(line.receive())
             except ConnectionLostError as error:
@@ -371,11 +485,3 @@ class LocalLauncher:
                     child.kill()
             case _:
                 log.warning("unknown order %s", message)
-
-
-def _try(act: Callable[[], None]) -> None:
-    try:
-        act()
-    except ConnectionLostError as error:
-        # The list of exits is sent again when the connection is back.
-        log.debug("%s", error)

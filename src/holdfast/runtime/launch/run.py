@@ -179,7 +179,7 @@ class LocalRun:
             return self._report or StopReport(clean=True, killed=(), left=())
         end = time.monotonic() + deadline_s
         asked = False
-        while time.monotonic() < end and self.launcher.coordinator() is not None:
+        while time.monotonic() < end and self.launcher.coordinator_expected():
             if not asked:
                 with contextlib.suppress(ConnectionLostError), ControlClient(self.run_dir) as ask:
                     ask.stop()

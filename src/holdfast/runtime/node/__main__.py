@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.control.shell.application import absolute_app, app_folder
-from holdfast.control.shell.rundir import node_log_path, read_spec
+from holdfast.control.shell.rundir import BAD_INPUT, node_log_path, read_spec
 from holdfast.errors import BadInputError
 from holdfast.runtime.node.hosts import find_host
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE
-from holdfast.runtime.node.program import BAD_INPUT, NodeProgram, NodeSettings
+from holdfast.runtime.node.program import NodeProgram, NodeSettings
 
 LOG_BYTES = 4 * 2**20
 

@@ -28,7 +28,7 @@ import psutil
 from holdfast.clock import SystemClock
 from holdfast.control.commands import Dismiss, NodeCommand, StartUnit, StopUnit
 from holdfast.control.events import Gauges, Heartbeat, NodeHello
-from holdfast.control.shell.rundir import up_marker
+from holdfast.control.shell.rundir import BAD_INPUT, up_marker
 from holdfast.errors import BadInputError
 from holdfast.runtime.host import UnitHost
 from holdfast.runtime.node.board import Board
@@ -41,8 +41,6 @@ POLL_S = 0.05
 GAUGES_S = 2.0
 FENCED = 4
 """Exit code of a node that was sent away while the run goes on; 0 says that the run ends."""
-BAD_INPUT = 2
-"""Exit code of a node that can never start: what it was given is wrong."""
 TOO_SLOW = 3
 """Exit code of a node that did not end in time and had to be killed."""
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 
 import psutil
+
+from holdfast.runtime.node.processes import session_members
 
 
 class CpuMeter:
@@ -33,6 +36,19 @@ class CpuMeter:
     def with_own(self) -> float:
         """Of those and of this process."""
         return self.seconds() + time.process_time()
+
+
+def sessions_cpu(sessions: Iterable[int]) -> float:
+    """CPU seconds of process sessions; ended children of living processes included."""
+    total = 0.0
+    for session in sessions:
+        for pid in session_members(session):
+            try:
+                times = psutil.Process(pid).cpu_times()
+            except psutil.Error:
+                continue
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def load_average() -> str:

@@ -26,13 +26,15 @@ from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.profile import estimate
-from holdfast.runtime.profile.cpu import load_average
+from holdfast.runtime.profile.cpu import load_average, sessions_cpu
 
 Say = Callable[[str], None]
 
 APP = "holdfast.runtime.spark.profile.reference:pipeline"
 UNIT = UnitId(segment="count")
 SOURCE = UnitId(segment="rows")
+QUERIES = 2
+"""What counts, and what exports the counts."""
 STEADY_EPOCHS = 8
 WAIT_S = 120.0
 
@@ -48,6 +50,8 @@ class Killed:
     restore_thread: float
     waited: bool
     """Whether nothing was due yet when the unit ran, so that its first batch was in no hurry."""
+    takeover_cpu: float = 0.0
+    """Cores that were busy until the node's queries had caught up, per query."""
     refill: float | None = None
     """Until another spare was warm; None if there are no spares."""
 
@@ -92,6 +96,10 @@ def _with_recoveries(
         found["restore_warm"] = estimate.duration(
             [max(0.0, one.restore - state_s) for one in telling],
             f"until a unit on a warm spare has published, less a usual batch, {load}",
+        )
+        found["takeover_cpu"] = estimate.mean(
+            [one.takeover_cpu for one in warm],
+            f"CPU time of a warm spare from a kill until all had caught up, per query, {load}",
         )
         found["first_batch"] = estimate.duration(
             [max(0.0, one.first_batch - state_s) for one in telling],
@@ -144,6 +152,8 @@ class _Victim:
         view = self._calm()
         node = next(item["node"] for item in view["nodes"] if str(UNIT) in item["units"])
         known = {item["id"] for item in view["recoveries"]}
+        others = [item["pid"] for item in view["nodes"] if item["node"] != node]
+        used = sessions_cpu(others)
         killed_at = time.time()
         self._run.kill_node(node)
 
@@ -156,6 +166,7 @@ class _Victim:
             WAIT_S,
             "the recovery of a killed node",
         )
+        busy = (sessions_cpu(others) - used) / (time.time() - killed_at)
         recoveries = mine(view)
         mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)]["detected_at"]
         count = self._restore(UNIT, mine_at, self._usual_s)
@@ -170,6 +181,7 @@ class _Victim:
             first_batch=count.after_running,
             restore_thread=source.seconds,
             waited=count.waited > 0,
+            takeover_cpu=busy / QUERIES,
             refill=refill,
         )
 

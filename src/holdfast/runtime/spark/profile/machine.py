@@ -194,13 +194,13 @@ class _Bench:
         for _ in range(care.restores):
             for root, walls in took.items():
                 kept = root != none
-                seen = self._replay(
+                replay = self._replay(
                     root,
                     _keep if kept else _copy,
                     mode="update" if kept else "append",
                     compare=False,
-                ).run(self._sizes([0]))
-                walls.append(seen[0].wall_s)
+                )
+                walls.append(replay.restart(0.0))
             sizes.append(_held(large) - _held(small))
         middle = {root: statistics.median(walls) for root, walls in took.items()}
         size = statistics.median(sizes)

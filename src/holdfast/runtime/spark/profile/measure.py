@@ -13,6 +13,7 @@ from holdfast.runtime.profile.cache import known_machine
 from holdfast.runtime.profile.observe import ShardState, operator_statistics
 from holdfast.runtime.profile.sizing import Sizing
 from holdfast.runtime.spark.profile.collect import SETTINGS, Collected, collect
+from holdfast.runtime.spark.profile.fixed import FixedCosts, Rounds
 from holdfast.runtime.spark.profile.machine import measure_machine
 from holdfast.runtime.spark.profile.operators import operator_cost, row_sizes, without_state
 from holdfast.runtime.spark.session import start_session
@@ -49,6 +50,13 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
     if not work.quick:
         machine = measure_machine(machine, spark=spark, folder=work.folder / "machine", say=say)
     sizes = row_sizes(collected)
+    fixed = FixedCosts(
+        pipeline=work.pipeline,
+        collected=collected,
+        spark=spark,
+        folder=work.folder / "fixed",
+        rounds=Rounds(batches=5, restarts=3) if work.quick else Rounds(),
+    )
     operators = {}
     for segment in collected.deployment.segments:
         if segment.kind == "exporter":
@@ -70,7 +78,8 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
             folder=work.folder / "replay" / segment.name,
             sizing=QUICK if work.quick else THOROUGH,
         )
-        found = replace(found, cost=cost)
+        per_batch, first = fixed.of(segment) or (None, None)
+        found = replace(found, cost=cost, batch_fixed=per_batch, first_fixed=first)
         operators[segment.name] = _apart(found, machine)
     _inherit_skew(work.pipeline, operators)
     return Statistics(

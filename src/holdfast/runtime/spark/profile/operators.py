@@ -76,14 +76,14 @@ def operator_cost(
     operator = pipeline.operator(segment.name)
     if operator.kind == "source":
         return _source_cost(operator, collected)
-    samples = _samples(pipeline, collected, segment)
-    rows = sum(sample.rows.num_rows for sample in samples)
+    taken = samples(pipeline, collected, segment)
+    rows = sum(sample.rows.num_rows for sample in taken)
     if not rows:
         return None
     replay = Replay(
         spark=spark,
         root=folder,
-        samples=samples,
+        samples=taken,
         build=lambda frames: build(pipeline, collected.deployment, segment, frames),
         mode="update" if operator.mode == "upsert" else "append",
     )
@@ -142,7 +142,7 @@ def _source_cost(operator: Operator, collected: Collected) -> Measure | None:
     return estimate.ratio(spent, rows, "CPU time of making the rows of some epochs again")
 
 
-def _samples(pipeline: Pipeline, collected: Collected, segment: Segment) -> list[Sample]:
+def samples(pipeline: Pipeline, collected: Collected, segment: Segment) -> list[Sample]:
     """The newest epochs of an operator's inputs: the same ones of each, so that joins match."""
     deployment, records = collected.deployment, collected.records
     slices: dict[str, list[SliceRecord]] = {
@@ -155,14 +155,14 @@ def _samples(pipeline: Pipeline, collected: Collected, segment: Segment) -> list
     }
     low, high = _epochs(slices)
     delay_s = pipeline.event_time.delay_s if pipeline.event_time else 0.0
-    samples = []
+    found = []
     for spec in input_specs(pipeline, deployment, segment, collected.schemas):
         taken = [item for item in slices[spec.boundary] if low <= item.after < item.upto <= high]
         rows = _table(collected, sorted(taken, key=lambda item: item.upto))
         if rows is None:
             schema = collected.schemas[deployment.boundary(spec.boundary).operator]
             rows = to_arrow_schema(schema, timezone="UTC").empty_table()
-        samples.append(
+        found.append(
             Sample(
                 spec=replace(spec, shards=1),
                 key=deployment.boundary(spec.boundary).key,
@@ -171,7 +171,7 @@ def _samples(pipeline: Pipeline, collected: Collected, segment: Segment) -> list
                 delay_us=round(delay_s * 1e6),
             )
         )
-    return samples
+    return found
 
 
 def _thinned(rows: Any) -> Any:

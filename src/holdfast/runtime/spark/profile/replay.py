@@ -10,6 +10,7 @@ otherwise they would be late.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import time
@@ -39,6 +40,8 @@ from holdfast.runtime.spark.session import unit_session
 
 UNIT = "replay#0"
 LIMIT_S = 600
+WARM_UP = 2
+"""Batches of a new query that are slower than others."""
 
 
 class _EnoughError(HoldfastError):
@@ -146,6 +149,11 @@ class Replay:
     nothing but reading it, unless told otherwise; None: nothing at all."""
     progress: list[dict[str, Any]] = field(default_factory=list)
     """After a run: what Spark said about its last batches."""
+    started: float = 0.0
+    """When the last run began to build its query."""
+    position: float = 0.0
+    """How far the samples are used up, in times round: a run goes on where the last one ended."""
+    watermarks: list[int | None] = field(default_factory=list)
 
     def run(self, choose: Callable[[Sequence[Seen]], float | None]) -> list[Seen]:
         """Run batches of the chosen sizes (in times round the samples) until None is chosen."""
@@ -158,7 +166,9 @@ class Replay:
             groups=(0, KEY_GROUPS),
             batching=Batching(one_epoch_per_batch=True),
         )
+        self.watermarks = self.watermarks or [None] * len(self.samples)
         feeder = _Feeder(self, log, spec, choose)
+        self.started = time.monotonic()
         session = unit_session(self.spark, snapshot_batches=self.snapshot_batches)
         frame = self.build(read_frames(session, spec))
         query = (
@@ -183,9 +193,22 @@ class Replay:
             raise BadInputError(f"a replay took longer than {LIMIT_S} s")
         return feeder.seen
 
+    def steady(self, amount: float, batches: int) -> list[float]:
+        """From one batch to the next, seconds; the first ones, which are slow, not counted."""
+        seen = self.run(_so_many(amount, WARM_UP + batches + 1))[WARM_UP:]
+        return [after.began - before.began for before, after in itertools.pairwise(seen)]
+
+    def restart(self, amount: float) -> float:
+        """Seconds from building the query again until its first batch is done."""
+        return self.run(_so_many(amount, 2))[1].began - self.started
+
     @property
     def checkpoint(self) -> Path:
         return self.root / "checkpoint"
+
+
+def _so_many(amount: float, batches: int) -> Callable[[Sequence[Seen]], float | None]:
+    return lambda seen: amount if len(seen) < batches else None
 
 
 class _Feeder:
@@ -202,8 +225,6 @@ class _Feeder:
         self.error: BaseException | None = None
         self._replay, self._log, self._spec, self._choose = replay, log, spec, choose
         self._meter = CpuMeter()
-        self._at = 0.0
-        self._watermarks: list[int | None] = [None] * len(replay.samples)
 
     def batch(self, frame: DataFrame, number: int) -> None:
         try:
@@ -242,16 +263,17 @@ class _Feeder:
         return self._meter.seconds() - cpu_s, wall_s
 
     def _publish(self, number: int, amount: float) -> tuple[int, int]:
-        end, rows, size = self._at + amount, 0, 0
-        for index, sample in enumerate(self._replay.samples):
-            table = sample.part(self._at, end)
-            watermark = sample.watermark(table, self._watermarks[index])
-            self._watermarks[index] = watermark
+        replay = self._replay
+        end, rows, size = replay.position + amount, 0, 0
+        for index, sample in enumerate(replay.samples):
+            table = sample.part(replay.position, end)
+            watermark = sample.watermark(table, replay.watermarks[index])
+            replay.watermarks[index] = watermark
             record = slice_record(self._log, sample, number, table, watermark)
             self._log.put_slice(record, unit=UNIT)
             rows += record.rows
             size += record.size
-        self._at = end
+        replay.position = end
         return rows, size
 
     def _again(self, number: int) -> None:
