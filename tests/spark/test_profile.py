@@ -82,6 +82,19 @@ def test_cost_per_tuple(found):
     assert found.operators["thin"].cost.value < known.BURN_S / 4
 
 
+def test_what_operators_add_to_batches(found):
+    """State adds to every batch, and to the first one after a restart; sources have none."""
+    source = found.operators["rate"]
+    assert source.batch_fixed is source.first_fixed is None
+    keep = found.operators["keep"]
+    assert keep.batch_fixed.value > 0
+    assert keep.batch_fixed.value > found.operators["thin"].batch_fixed.value
+    for name in ("burn", "copy", "thin", "keep"):
+        one = found.operators[name]
+        assert one.batch_fixed.samples >= 5, name
+        assert one.first_fixed.samples >= 3, name
+
+
 def test_every_number_says_how_it_was_come_by(found):
     """Nothing measured is without samples and words, and a plan can be predicted with it."""
     for one in found.operators.values():
