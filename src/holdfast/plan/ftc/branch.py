@@ -69,9 +69,9 @@ class _Search:
         for turn in range(_CUT_ROUNDS):
             answer = master.relax()
             if answer is None:
-                # Stopped in the middle: what is known so far stays valid.
-                if not self.solve.should_stop():
+                if master.infeasible:
                     return None
+                # Stopped in the middle: what is known so far stays valid.
                 if node is None:
                     self.lost = min(self.lost, self.at)
                 return node
@@ -87,7 +87,7 @@ class _Search:
                     self.solve.report(Progress(message="better plan", objective=self.value))
             if not fresh or self.solve.should_stop():
                 break
-            if len(master.windows) > 400 + 6 * len(master.free):
+            if len(master.rows) > 400 + 6 * len(master.free):
                 master.purge(age=8)
         return node
 

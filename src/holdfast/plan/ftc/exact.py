@@ -46,7 +46,7 @@ QUICK = Effort(branch_size=600, nodes=400, relax_size=12_000, relax_rounds=120)
 
 
 _MANY = 100_000
-"""Neighbourhoods when there is a time limit: as many as fit."""
+"""Rounds and neighbourhoods when there is a time limit: as many as fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +101,16 @@ def _solve_part(part: Core, solve: Solve, effort: Effort, *, left: int) -> _Part
     small = effort.branch_size is None or part.size <= effort.branch_size
     seconds = solve.seconds_left()
     slot = None if seconds is None else seconds / left
-    # The slot goes to the relaxation, then to neighbourhoods, and a little to branching.
+    # Of the slot of a large part, two thirds go to its bound, the rest to its plan; what either
+    # leaves is spent on branching.
     master = Master(part, solve)
     start = relax(
         master,
         quick,
         solve,
-        rounds=effort.relax_rounds,
-        patient=small,
-        seconds=None if slot is None else 0.3 * slot,
+        rounds=effort.relax_rounds if slot is None else _MANY,
+        patient=small or slot is not None,
+        seconds=None if slot is None else (0.3 if small else 0.68) * slot,
     )
     bound = master.round_up(max(start.bound, bound))
     plan = start.plan
@@ -120,7 +121,7 @@ def _solve_part(part: Core, solve: Solve, effort: Effort, *, left: int) -> _Part
             solve,
             target=bound,
             steps=effort.steps if slot is None else _MANY,
-            seconds=None if slot is None else 0.95 * slot - _used(solve, seconds),
+            seconds=None if slot is None else 0.99 * slot - _used(solve, seconds),
         )
     found = branch_and_cut(master, plan, solve, nodes=effort.nodes if small else effort.few_nodes)
     plan = found.plan

@@ -1,15 +1,15 @@
 """The master problem of the implicit hitting set: cheapest nodes that hit all windows known so far.
 
 It holds one linear program that only grows: a column from 0 to 1 per node that may be a backup, a
-row per window found. Every solve, over all columns or with most of them fixed, starts from the
-basis of the last and leaves its windows behind for the next. Its value is a proved lower bound,
-because a plan has to hit every window, known or not.
+row per window or cut found. Every solve, over all columns or with most of them fixed, starts from
+the basis of the last and leaves its rows behind for the next. Its value is a proved lower bound,
+because a plan has to hit every window, known or not, and keeps every cut (see `odd_cycles`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import highspy
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.plan.ftc.core import Core
+from holdfast.plan.ftc.odd_cycles import Cut
 from holdfast.plan.ftc.windows import Window
 from holdfast.plan.protocol import Solve
 
@@ -49,10 +50,10 @@ class Master:
         self.costs = np.asarray([core.costs[v] for v in self.free])
         self.step = _common_step(self.costs.tolist())
         """All plans cost a multiple of this; 0 if no such number is known."""
-        self.windows: dict[Window, int] = {}
-        """Every window (or cycle) known, in the order of the rows; rounds since it was tight."""
-        self._least: dict[Window, float] = {}
-        """How many backups each of them needs."""
+        self.rows: dict[Cut, int] = {}
+        """Every window and cut known, in the order of the rows; rounds since it was tight."""
+        self.infeasible = False
+        """Whether the last solve proved that its ranges hold no plan, rather than being stopped."""
         self._column = {v: i for i, v in enumerate(self.free)}
         self._all = np.arange(len(self.free), dtype=np.int32)
         self._solve = solve
@@ -79,51 +80,45 @@ class Master:
 
     def add(self, windows: Iterable[Window]) -> int:
         """Take in new windows; returns how many were new."""
-        return self._append(windows, lambda _window: 1.0)
+        return self.add_cuts(Cut(window, (1,) * len(window), 1) for window in windows)
 
-    def add_cycles(self, cycles: Iterable[Window]) -> int:
-        """Take in odd cycles of two-node windows: more than half of their nodes are backups."""
-        return self._append(cycles, lambda cycle: (len(cycle) + 1) / 2)
-
-    def _append(self, rows: Iterable[Window], demand: Callable[[Window], float]) -> int:
-        fresh = [row for row in dict.fromkeys(rows) if row not in self.windows]
+    def add_cuts(self, cuts: Iterable[Cut]) -> int:
+        """Take in anything that holds for all plans; returns how many were new."""
+        fresh = [cut for cut in dict.fromkeys(cuts) if cut not in self.rows]
         if not fresh:
             return 0
-        self.windows.update((row, 0) for row in fresh)
-        least = [demand(row) for row in fresh]
-        self._least.update(zip(fresh, least, strict=True))
-        lengths = np.asarray([len(row) for row in fresh])
+        self.rows.update((cut, 0) for cut in fresh)
+        lengths = np.asarray([len(cut.nodes) for cut in fresh])
         starts = (np.cumsum(lengths) - lengths).astype(np.int32)
-        columns = np.asarray([self._column[v] for row in fresh for v in row], np.int32)
+        columns = np.asarray([self._column[v] for cut in fresh for v in cut.nodes], np.int32)
         count = len(fresh)
         self._highs.addRows(
             count,
-            np.asarray(least),
+            np.asarray([float(cut.least) for cut in fresh]),
             np.full(count, highspy.kHighsInf),
             len(columns),
             starts,
             columns,
-            np.ones(len(columns)),
+            np.asarray([float(n) for cut in fresh for n in cut.counts]),
         )
         return count
 
     def purge(self, *, age: int) -> None:
-        """Drop windows that more than `age` solves in a row have covered more than needed."""
+        """Drop rows that more than `age` solves in a row have covered more than needed."""
         values = self._highs.getSolution().row_value
         stale: list[int] = []
-        order = list(self.windows)
+        order = list(self.rows)
         # Rows added since the last solve have no value yet; zip stops before them.
-        for row, value in enumerate(values):
-            window = order[row]
-            rounds = self.windows[window] + 1 if value > self._least[window] + EPSILON else 0
-            self.windows[window] = rounds
+        for row, (cut, value) in enumerate(zip(order, values, strict=False)):
+            rounds = self.rows[cut] + 1 if value > cut.least + EPSILON else 0
+            self.rows[cut] = rounds
             if rounds > age:
                 stale.append(row)
         # Deleting rows costs a new factorisation, so a few are left until there are more.
         if len(stale) < 50:
             return
         for row in stale:
-            del self.windows[order[row]], self._least[order[row]]
+            del self.rows[order[row]]
         self._highs.deleteRows(len(stale), np.asarray(stale, np.int32))
 
     def restrict(self, lower: FloatArray, upper: FloatArray) -> None:
@@ -131,7 +126,7 @@ class Master:
         self._highs.changeColsBounds(len(self.free), self._all, lower, upper)
 
     def relax(self, *, iterations: int | None = None) -> Relaxation | None:
-        """Solve from where the last solve ended; None if infeasible or stopped.
+        """Solve from where the last solve ended; None if `infeasible` or stopped.
 
         With a limit on simplex iterations a value not yet optimal is returned too: the dual simplex
         only climbs, so it is a lower bound all the same.
@@ -142,6 +137,7 @@ class Master:
         )
         highs.run()
         status = highs.getModelStatus()
+        self.infeasible = status == highspy.HighsModelStatus.kInfeasible
         limited = status == highspy.HighsModelStatus.kIterationLimit and iterations is not None
         if status != highspy.HighsModelStatus.kOptimal and not limited:
             return None

@@ -19,10 +19,12 @@ from holdfast.plan.ftc.reduce import reduce_core
 from holdfast.plan.ftc.relax import relax, spent
 from holdfast.plan.protocol import Progress, Solve
 
-_NODES = 10
+_NODES = 8
 """Nodes of the search tree spent on one part of a region."""
+_HAIR = 1e-3
+"""Makes an equal cost count as cheaper."""
 _SMALLEST = 40
-_LARGEST = 400
+_LARGEST = 500
 
 
 def improve(
@@ -36,28 +38,35 @@ def improve(
 ) -> bytearray:
     """Search at most `steps` regions, or until the plan costs no more than `target`.
 
-    It ends early once the whole instance has been covered three times over without a gain.
+    Plans that cost the same are taken too, and sought when nothing cheaper was found for a while,
+    so that the search drifts over level ground. It ends early once the instance has been covered
+    three times over, with a limit in `seconds` ten times, without a gain.
     """
     best, value = plan, core.cost(plan)
     size, idle = 120, 0.0
+    tired = (3.0 if seconds is None else 10.0) * core.size
     begin = solve.seconds_left()
     for _ in range(steps):
         if solve.should_stop() or spent(solve, begin, seconds):
             break
-        if value <= target + 1e-9 or idle > 3.0 * core.size:
+        if value <= target + 1e-9 or idle > tired:
             break
         region = _ball(core, solve.rng, size)
-        candidate, complete = _solve_region(core, best, region, solve)
+        margin = _HAIR if idle > 2.0 * core.size else 0.0
+        candidate, complete = _solve_region(core, best, region, solve, margin)
         size = min(_LARGEST, size * 11 // 10) if complete else max(_SMALLEST, size * 4 // 5)
         idle += len(region)
-        if core.cost(candidate) < value - 1e-9:
-            best, value, idle = candidate, core.cost(candidate), 0.0
+        cost = core.cost(candidate)
+        if cost < value - 1e-9:
+            value, idle = cost, 0.0
             solve.report(Progress(message="better plan", objective=value))
+        if cost <= value:
+            best = candidate
     return best
 
 
 def _solve_region(
-    core: Core, plan: bytearray, region: set[int], solve: Solve
+    core: Core, plan: bytearray, region: set[int], solve: Solve, margin: float
 ) -> tuple[bytearray, bool]:
     """The plan with its region solved anew, and whether every part was solved to the end."""
     reduction = reduce_core(_restricted(core, plan, region), rounds=6)
@@ -74,9 +83,10 @@ def _solve_region(
             return plan, False
         master = Master(part, solve)
         quick = quick_plan(part)
-        # With one part, only what beats the plan is of interest; with several, each on its own.
-        below = budget if len(reduction.cores) == 1 else math.inf
-        start = relax(master, quick, solve, rounds=60, patient=False, below=below)
+        # With one part, only what beats the plan (or, with a margin, equals it) is of interest;
+        # with several, each on its own.
+        below = budget + margin if len(reduction.cores) == 1 else math.inf
+        start = relax(master, quick, solve, rounds=60, patient=False, cycles=False, below=below)
         found = branch_and_cut(master, start.plan, solve, below=below, nodes=_NODES)
         complete &= found.complete
         for v, backed in enumerate(found.plan):

@@ -4,7 +4,7 @@ Solve the master, find windows that its fractional plan covers too little, add t
 value at any time is a proved lower bound. Two measures keep the number of rounds down: windows are
 first sought halfway between the fractional plan and a plan known to cover everything (in-out
 separation), where they cut deeper; and windows that have not been tight for a while are dropped.
-Where few new windows are left, odd cycles of two-node windows cut further (see `odd_cycles`).
+Where few new windows are left, odd cycles of windows cut further (see `odd_cycles`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from holdfast.plan.ftc.chains import chain_cover, chain_windows
 from holdfast.plan.ftc.core import Core
 from holdfast.plan.ftc.heuristics import rounded
 from holdfast.plan.ftc.master import Master
-from holdfast.plan.ftc.odd_cycles import odd_cycles, pairs_of
-from holdfast.plan.ftc.windows import Window, fractional, violated
+from holdfast.plan.ftc.odd_cycles import Cut, WindowGraph
+from holdfast.plan.ftc.windows import Window, fractional, pairs, violated
 from holdfast.plan.protocol import Progress, Solve
 
 _STALL = 6
@@ -29,6 +31,11 @@ _SMALL = 500
 _COVERS = 3
 """Further chain covers that a large core takes windows from, one a round: at once they would make
 the first solve long."""
+
+_EASY = 150
+"""Cores of so few choices are branched through in less time than cycles take to find."""
+_SHORT = 1e-4
+"""Windows that miss less than this count as covered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,22 +55,26 @@ def relax(
     *,
     rounds: int,
     patient: bool,
+    cycles: bool = True,
     below: float = math.inf,
     seconds: float | None = None,
 ) -> Relaxed:
-    """Raise the bound for at most `rounds` rounds; `patient` puts up with slow progress.
+    """Raise the bound for at most `rounds` rounds; `patient` goes on with windows when it is slow.
 
-    It also ends once no plan cheaper than `below` can exist.
+    Without `cycles`, windows alone. It also ends once no plan cheaper than `below` can exist.
     """
     core = master.core
     inside = [float(b) for b in plan]
     best, value = plan, core.cost(plan)
     bound, weight = 0.0, inside
     history: list[float] = []
-    few = max(8, len(master.free) // 10)
-    master.add(violated(core, bytearray(core.size))[0])
-    master.add(chain_windows(core, chain_cover(core)))
-    pairs = pairs_of(core)
+    seek = cycles and len(master.free) > _EASY
+    few = max(8, len(master.free) // (4 if seek else 10))
+    first = violated(core, bytearray(core.size))[0] + chain_windows(core, chain_cover(core))
+    master.add(first)
+    graph = WindowGraph()
+    if seek:
+        graph.add([*pairs(core), *first])
     begin = solve.seconds_left()
     for turn in range(rounds):
         if solve.should_stop() or spent(solve, begin, seconds):
@@ -82,15 +93,32 @@ def relax(
         if master.closes(bound, min(value, below)) or (slow and not patient):
             break
         fresh, inside = _separate(core, master, inside, weight, few)
-        cycles = odd_cycles(pairs, weight, solve.rng) if len(fresh) < few and len(pairs[0]) else []
-        if not fresh and not cycles:
+        cuts: list[Cut] = []
+        if seek:
+            graph.add(fresh)
+            if len(fresh) < few and not slow:
+                cuts = _cycles(graph, fresh, weight, solve.rng)
+        if not fresh and not cuts:
             break
         master.purge(age=2)
         master.add(fresh)
-        master.add_cycles(cycles)
+        master.add_cuts(cuts)
         if core.size > _SMALL and turn < _COVERS:
-            master.add(chain_windows(core, chain_cover(core, solve.rng.permutation(core.size))))
+            more = chain_windows(core, chain_cover(core, solve.rng.permutation(core.size)))
+            master.add(more)
+            if seek:
+                graph.add(more)
     return Relaxed(weight=weight, bound=bound, plan=best)
+
+
+def _cycles(
+    graph: WindowGraph, fresh: list[Window], weight: Sequence[float], rng: np.random.Generator
+) -> list[Cut]:
+    """Odd cycles; windows that were dropped and are missed again go to `fresh`."""
+    x = np.asarray(weight)
+    slack = graph.slacks(x)
+    fresh.extend(graph.windows[k] for k in np.flatnonzero(slack < -_SHORT).tolist())
+    return graph.cycles(x, slack, rng)
 
 
 def spent(solve: Solve, begin: float | None, seconds: float | None) -> bool:
@@ -103,6 +131,7 @@ def _separate(
     core: Core, master: Master, inside: list[float], weight: Sequence[float], few: int
 ) -> tuple[list[Window], list[float]]:
     """New windows, from points that move from halfway inside to the fractional plan itself."""
+    known = {cut.nodes for cut in master.rows}
     fresh: dict[Window, None] = {}
     share = 0.5
     while True:
@@ -110,7 +139,7 @@ def _separate(
         windows = fractional(core, point)
         if not windows and share:
             inside = point
-        fresh.update((window, None) for window in windows if window not in master.windows)
+        fresh.update((window, None) for window in windows if window not in known)
         if len(fresh) >= few or not share:
             return list(fresh), inside
         share = share * 0.4 if share > 0.1 else 0.0

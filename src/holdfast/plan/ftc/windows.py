@@ -63,6 +63,19 @@ def trace(core: Core, parent: Sequence[int], last: int, left: float) -> Window:
     return tuple(nodes)
 
 
+def pairs(core: Core) -> list[Window]:
+    """All windows of two linked nodes."""
+    times, costs = core.times, core.costs
+    found: list[Window] = []
+    for v, consumers in enumerate(core.successors):
+        if costs[v] < math.inf and consumers:
+            left = min(core.caps[w] - times[w] for w in consumers) - times[v]
+            found.extend(
+                (u, v) for u in core.predecessors[v] if costs[u] < math.inf and times[u] > left
+            )
+    return found
+
+
 Label = tuple[float, float, int, int]
 """Length and fractional backup weight of a path; the node and label it continues."""
 
@@ -88,19 +101,18 @@ def fractional(
         own, mine = times[v], (weight[v] if costs[v] < math.inf else 0.0)
         cap = caps[v]
         arriving: list[Label] = [(own, mine, -1, -1)]
-        best_open, best_label = limit, None
         for u in core.predecessors[v]:
+            best_open, best_label = limit, -1
             for k, (length, heavy, _, _) in enumerate(labels[u]):
                 total = length + own
                 if total > cap:
                     # A path that is too long already: a window ending here, if light enough.
                     if heavy < best_open:
-                        best_open, best_label = heavy, (u, k)
+                        best_open, best_label = heavy, k
                 elif heavy + mine < limit:
                     arriving.append((total, heavy + mine, u, k))
-        if best_label is not None:
-            window = _spell(core, labels, *best_label)
-            windows[window] = best_open
+            if best_label >= 0:
+                windows[_spell(core, labels, u, best_label)] = best_open
         labels.append(_pareto(arriving, per_node) if core.successors[v] else [])
     return sorted(windows, key=windows.__getitem__)
 

@@ -14,7 +14,6 @@ from holdfast.model.topology import Edge, Operator, Topology
 from holdfast.plan.ftc import PLANNER
 from holdfast.plan.ftc.chains import chain_cover, chain_windows, fast_bound, forest_bound
 from holdfast.plan.ftc.exact import QUICK, search
-from holdfast.plan.ftc.odd_cycles import odd_cycles, pairs_of
 from holdfast.plan.ftc.problem import make_problem
 from holdfast.plan.ftc.reduce import core_of
 from holdfast.plan.protocol import PlanRequest, Solve
@@ -344,17 +343,3 @@ def test_layers_of_equal_tasks_are_proved_by_chains_alone(width) -> None:
     request = PlanRequest(max_recovery=4.0)
     core = core_of(make_problem(topology, request))
     assert forest_bound(core) == PLANNER.plan(topology, request, Solve()).objective
-
-
-def test_odd_cycles_lift_the_relaxation_over_one_half_each() -> None:
-    """Five windows of two nodes in a ring: the relaxation alone says 2.5, any plan needs 3."""
-    # Links 0-1, 0-4, 1-2, 3-2, 3-4 close a ring of five; 2 and 4 feed a sink each.
-    edges = [(0, 1), (1, 2), (3, 2), (3, 4), (0, 4), (2, 5), (4, 5), (1, 5)]
-    topology = topology_of([1.0] * 6, edges)
-    core = core_of(make_problem(topology, PlanRequest(max_recovery=2.0)))
-    pairs = pairs_of(core)
-    assert len(pairs[0]) == 5
-    cycles = odd_cycles(pairs, [0.5] * 6, np.random.default_rng(0))
-    assert [len(cycle) for cycle in cycles] == [5]
-    assert odd_cycles(pairs, [0.6] * 6, np.random.default_rng(0)) == []
-    assert run([1.0] * 6, edges, 2.0, "exact").objective == 3.0
