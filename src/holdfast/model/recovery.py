@@ -66,6 +66,8 @@ PHASE_P95 = 0.95
     WORK_HIGH,
     FIXED,
     FIXED_HIGH,
+    FIRST,
+    FIRST_HIGH,
     LOAD,
     LOAD_HIGH,
     LOG_FIXED,
@@ -74,11 +76,12 @@ PHASE_P95 = 0.95
     CPU_BATCH,
     CPU_SNAPSHOT,
     QUERY,
-) = range(12)
-QUANTITIES = 12
+) = range(14)
+QUANTITIES = 14
 """What a segment demands is a vector of these, and adds up over what it consists of:
 
 work: seconds of computing per second of input, in the slowest shard; fixed: seconds per batch;
+first: seconds that the first batch after a restart takes longer, beyond what it does for any query;
 load: seconds to load a snapshot; log: seconds per changelog, and per second of input in changelogs;
 cpu: cores, CPU seconds per batch, CPU seconds per snapshot; query: above 0 if it is a Spark query,
 0 if a thread; high: at the 95th percentile."""
@@ -178,9 +181,10 @@ class RecoveryModel:
         fixed, first = self._fixed(keeps)
         out[:, FIXED], out[:, FIXED_HIGH] = fixed.value, fixed.high
         read = machine.state_read
-        out[:, LOAD] = first.value + state.value * share * read.per_byte.value
-        out[:, LOAD_HIGH] = first.high + state.high * share * read.per_byte.high
-        out[:, LOG_FIXED] = keeps * machine.log_read.value
+        out[:, FIRST], out[:, FIRST_HIGH] = first.value, first.high
+        out[:, LOAD] = state.value * share * read.per_byte.value
+        out[:, LOAD_HIGH] = state.high * share * read.per_byte.high
+        out[:, LOG_FIXED] = keeps * self._stores * machine.log_read.value
         out[:, LOG_RATE] = change.value * share * read.per_byte.value
         write = machine.state_write
         out[:, CPU_RATE] = load.busy.value + change.value * write.per_byte.value
@@ -189,6 +193,12 @@ class RecoveryModel:
             keeps * load.shards * write.fixed.value + state.value * write.per_byte.value
         )
         return out
+
+    @cached_property
+    def _stores(self) -> FloatArray:
+        given = [self.statistics.operators.get(op.name) for op in self.topology.operators]
+        counted = [one.stores if one is not None else None for one in given]
+        return np.array([1.0 if stores is None else stores.value for stores in counted])
 
     def _fixed(self, keeps: FloatArray) -> tuple[Known, Known]:
         """Seconds that each operator adds to every batch, and to the first one after a restart.
@@ -380,10 +390,12 @@ class RecoveryModel:
             away = np.sqrt(
                 (detection.high - detection.value) ** 2
                 + (whole_high - whole) ** 2
+                + (self.crowd * (demand[..., FIRST_HIGH] - demand[..., FIRST])) ** 2
                 + (loads[1] - loads[0]) ** 2
                 + (spent(work_high, fixed_high, PHASE_P95) - middle) ** 2
             )
-            slow = detection.value + whole + loads[0] + middle + fixed_high + away
+            slow = detection.value + whole + self.crowd * demand[..., FIRST]
+            slow = slow + loads[0] + middle + fixed_high + away
             p95 = slow / (1.0 - work_high)
         lost = ~np.isfinite(stretch * np.ones_like(work)) | (work_high >= 1.0)
         shape = np.shape(catch_up)
@@ -401,8 +413,8 @@ class RecoveryModel:
         query, thread = self.restore(spares), self.machine.restore_thread
         spark = demand[..., QUERY] > 0
         return (
-            np.where(spark, self.crowd * query.value, thread.value),
-            np.where(spark, self.crowd * query.high, max(thread.high, thread.value)),
+            self.crowd * np.where(spark, query.value, thread.value),
+            self.crowd * np.where(spark, query.high, max(thread.high, thread.value)),
         )
 
     def _cold(self, demand: FloatArray, restore: FloatArray) -> FloatArray:
@@ -417,9 +429,10 @@ class RecoveryModel:
 
         As much of the planning as fits in before that delays nothing.
         """
-        query = self.crowd * self.machine.first_batch.value * (demand[..., QUERY] > 0)
+        any_query = self.machine.first_batch.value * (demand[..., QUERY] > 0)
+        slow = self.crowd * (any_query + demand[..., FIRST])
         wait = np.maximum(0.0, due_s - self.machine.detection.value - restore)
-        return np.asarray(np.maximum(0.0, query - wait))
+        return np.asarray(np.maximum(0.0, slow - wait))
 
     # -- whole plans -----------------------------------------------------------------------------
 

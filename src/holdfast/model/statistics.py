@@ -77,6 +77,8 @@ class OperatorStatistics:
     """Bytes per tuple put out; None: what its consumers receive."""
     state_size: Measure | None = None
     """Bytes of state, all shards together."""
+    stores: Measure | None = None
+    """State stores of each shard; None: one. Each has changelogs of its own."""
     state_growth: Measure | None = None
     """Bytes per second by which the state grows."""
     state_change: Measure | None = None
@@ -103,7 +105,7 @@ class MachineStatistics:
     state_read: Affine
     """Loading a snapshot; a changelog costs as much per byte."""
     log_read: Measure
-    """Opening one changelog more, whatever its size."""
+    """Restoring one changelog more of one store, whatever its size."""
     detection: Measure
     """From a failure until it is known."""
     restore_warm: Measure
@@ -218,6 +220,7 @@ class OperatorEntry(TypedDict, total=False):
     tuple_size: MeasureEntry
     output_size: MeasureEntry
     state_size: MeasureEntry
+    stores: MeasureEntry
     state_growth: MeasureEntry
     state_change: MeasureEntry
     skew: MeasureEntry

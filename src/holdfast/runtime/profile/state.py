@@ -59,6 +59,11 @@ class StateFiles:
             found[version] = found.get(version, 0) + size
         return dict(sorted(found.items()))
 
+    @property
+    def stores(self) -> int:
+        """How many stores there are: a join of two streams has four."""
+        return len({store for store, _ in self._changelogs})
+
     def snapshots(self) -> list[Snapshot]:
         """Snapshots of the whole state, oldest first; each store counts with its newest."""
         stores = {store for store, _ in self._changelogs} | {store for store, _ in self._snapshots}

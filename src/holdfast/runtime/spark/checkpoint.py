@@ -27,12 +27,15 @@ def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> 
         return
     temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.cloning")
     temporary.mkdir(parents=True)
+    made: set[str] = {""}
     try:
-        for step, path in enumerate(_files(source)):
-            copy = temporary / path.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
+        # Plain strings: a join that was not snapshotted for a while has thousands of files.
+        for step, (folder, name) in enumerate(_files(source)):
+            if folder not in made:
+                (temporary / folder).mkdir(parents=True, exist_ok=True)
+                made.add(folder)
             try:
-                os.link(path, copy)
+                os.link(f"{source}/{folder}/{name}", f"{temporary}/{folder}/{name}")
             except FileNotFoundError:
                 continue  # purged meanwhile, so older than what the newest commit needs
             if step == 2:
@@ -85,14 +88,16 @@ def source_offset(checkpoint: Path, spark_batch: int) -> str:
     return lines[2]
 
 
-def _files(source: Path) -> Iterator[Path]:
+def _files(source: Path) -> Iterator[tuple[str, str]]:
+    """Folder below `source`, and name, of every file that a clone needs."""
     names = [path.name for path in source.iterdir()]
+    cut = len(str(source)) + 1
     for name in [*_ORDER, *sorted(set(names) - set(_ORDER))]:
         start = source / name
         if start.is_file():
-            yield start
+            yield "", name
         elif start.is_dir():
             for folder, _, files in os.walk(start):
                 for file in sorted(files):
                     if not file.endswith(".tmp"):
-                        yield Path(folder) / file
+                        yield folder[cut:], file

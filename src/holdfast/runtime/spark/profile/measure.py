@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.model.deployment import Segment
-from holdfast.model.statistics import MachineStatistics, OperatorStatistics, Statistics
+from holdfast.model.statistics import (
+    MachineStatistics,
+    Measure,
+    OperatorStatistics,
+    Statistics,
+)
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.profile.cache import known_machine
 from holdfast.runtime.profile.observe import ShardState, operator_statistics
@@ -79,7 +84,13 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
             sizing=QUICK if work.quick else THOROUGH,
         )
         per_batch, first = fixed.of(segment) or (None, None)
-        found = replace(found, cost=cost, batch_fixed=per_batch, first_fixed=first)
+        found = replace(
+            found,
+            cost=cost,
+            batch_fixed=per_batch,
+            first_fixed=first,
+            stores=_stores(collected, segment),
+        )
         operators[segment.name] = _apart(found, machine)
     _inherit_skew(work.pipeline, operators)
     return Statistics(
@@ -108,6 +119,12 @@ def _state(collected: Collected, segment: Segment) -> dict[int, ShardState] | No
         for shard, files in collected.state.get(segment.name, {}).items()
     }
     return found or None
+
+
+def _stores(collected: Collected, segment: Segment) -> Measure | None:
+    counted = [files.stores for files in collected.state.get(segment.name, {}).values()]
+    how = "stores in the checkpoint of a shard, counted"
+    return Measure(value=max(counted), samples=len(counted), how=how) if counted else None
 
 
 def _apart(found: OperatorStatistics, machine: MachineStatistics) -> OperatorStatistics:
