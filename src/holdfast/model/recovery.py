@@ -18,11 +18,11 @@ a snapshot every n batches, and keeps s spares warm. The model, all of it in sec
   while it runs (in the median: if it takes half an interval), catch-up processes what arrived in
   all that time at the capacity that is left: (work * elapsed + fixed) / (1 - work). The 95th
   percentile always has it.
-- **Lost together.** What is promised must hold when a node is lost that runs everything. Then all
-  queries start at once on the same cores, which stretches restores; there are at least those that
-  no plan can avoid. A segment that reads from another one plans its first batch while it waits for
-  that one's slice: this waiting is not its own recovery, but it is part of the time after which
-  results are complete again (`results`).
+- **Lost together.** What is promised must hold when a node is lost that runs everything. Then its
+  queries are started one after another and run their first batches on the same cores, which
+  stretches both; there are at least those queries that no plan can avoid. A segment that reads from
+  another one plans its first batch while it waits for that one's slice: this waiting is not its own
+  recovery, but it is part of the time after which results are complete again (`results`).
 - **95th percentile**: durations vary independently, so their distances from the median add as
   squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
   percentile throughout.
@@ -47,6 +47,7 @@ from holdfast.errors import BadInputError
 from holdfast.model.boundaries import forced_boundaries
 from holdfast.model.statistics import (
     REFERENCE_MACHINE,
+    REFERENCE_QUERIES,
     Affine,
     MachineStatistics,
     Measure,
@@ -333,13 +334,21 @@ class RecoveryModel:
         return Measure(value=median.value, p95=max(high.high, median.value))
 
     @cached_property
-    def crowd(self) -> float:
-        """How much longer a restore takes because other queries start at the same time."""
+    def queries(self) -> float:
+        """Queries that a node with everything has to take over, whatever the plan."""
         parts = segments_of(self.topology, set(self.forced))
-        queries = sum(self.load.shards[part[-1]] for part in parts if not self.threads[part[-1]])
-        queries += len(self.topology.effective_queries)
-        busy = queries * self.machine.takeover_cpu.value / self.machine.cores
-        return max(1.0, float(busy))
+        found = sum(self.load.shards[part[-1]] for part in parts if not self.threads[part[-1]])
+        return float(found + len(self.topology.effective_queries))
+
+    @property
+    def queue(self) -> float:
+        """How much longer it takes until a query runs: a node starts them one after another."""
+        return max(1.0, self.queries / REFERENCE_QUERIES)
+
+    @property
+    def crowd(self) -> float:
+        """How much longer first batches take because others run theirs on the same cores."""
+        return max(1.0, self.queries * self.machine.takeover_cpu.value / self.machine.cores)
 
     def most_spares(self) -> int:
         """The number of spares beyond which another one changes nothing."""
@@ -360,7 +369,7 @@ class RecoveryModel:
         """Recovery of segments; arguments broadcast. Infinite where nothing is ever caught up."""
         detection = self.machine.detection
         whole, whole_high = self._restores(demand, spares)
-        restore = whole - self._cold(demand, whole)
+        restore = self._until_running(demand, spares)
         logs = snapshots - 1.0
         per_log = demand[..., LOG_FIXED] + demand[..., LOG_RATE] * interval_s
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -408,19 +417,24 @@ class RecoveryModel:
             p95=np.where(lost, np.inf, p95),
         )
 
-    def _restores(self, demand: FloatArray, spares: int) -> tuple[FloatArray, FloatArray]:
-        """Median and 95th percentile of the restore of each segment."""
-        query, thread = self.restore(spares), self.machine.restore_thread
-        spark = demand[..., QUERY] > 0
-        return (
-            self.crowd * np.where(spark, query.value, thread.value),
-            self.crowd * np.where(spark, query.high, max(thread.high, thread.value)),
-        )
+    def _until_running(self, demand: FloatArray, spares: int) -> FloatArray:
+        """Median time until the unit of a segment runs."""
+        machine = self.machine
+        start = max(0.0, machine.restore_warm.value - machine.first_batch.value)
+        session = max(0.0, self.restore(spares).value - machine.restore_warm.value)
+        thread = self.crowd * machine.restore_thread.value
+        return np.where(demand[..., QUERY] > 0, session + self.queue * start, thread)
 
-    def _cold(self, demand: FloatArray, restore: FloatArray) -> FloatArray:
-        """What of a restore is the slowness of the first batch; threads have no such thing."""
-        cold = self.crowd * self.machine.first_batch.value
-        return np.minimum(np.where(demand[..., QUERY] > 0, cold, 0.0), restore)
+    def _restores(self, demand: FloatArray, spares: int) -> tuple[FloatArray, FloatArray]:
+        """Median and 95th percentile of the restore of each segment, slow first batch included."""
+        machine, warm = self.machine, self.machine.restore_warm
+        cold = self.crowd * min(machine.first_batch.value, warm.value)
+        session = max(0.0, self.restore(spares).high - warm.high)
+        high = session + max(self.queue, self.crowd) * warm.high
+        thread = self.crowd * max(machine.restore_thread.high, machine.restore_thread.value)
+        spark = demand[..., QUERY] > 0
+        middle = self._until_running(demand, spares) + np.where(spark, cold, 0.0)
+        return middle, np.maximum(middle, np.where(spark, high, thread))
 
     def _first_batches(
         self, demand: FloatArray, restore: FloatArray, due_s: FloatArray

@@ -22,6 +22,8 @@ from holdfast.errors import BadInputError
 from holdfast.model.files import read_input
 
 FORMAT = "holdfast-statistics-1"
+REFERENCE_QUERIES = 2
+"""Queries that are taken over at once when restores are measured: one that counts, one exporter."""
 NORMAL_95 = 1.6448536269514722
 """The 95th percentile of the standard normal distribution."""
 

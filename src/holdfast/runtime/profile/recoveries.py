@@ -20,7 +20,7 @@ import psutil
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.model.deployment import Deployment, UnitId
-from holdfast.model.statistics import MachineStatistics, Measure
+from holdfast.model.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
@@ -33,10 +33,6 @@ Say = Callable[[str], None]
 APP = "holdfast.runtime.spark.profile.reference:pipeline"
 UNIT = UnitId(segment="count")
 SOURCE = UnitId(segment="rows")
-QUERIES = 2
-"""What counts, and what exports the counts."""
-NEVER = 100_000
-"""Batches between snapshots: every kill finds more changelogs, which tells what each takes."""
 STEADY_EPOCHS = 8
 WAIT_S = 120.0
 
@@ -50,8 +46,6 @@ class Killed:
     first_batch: float
     """What of the restore came after the unit ran."""
     restore_thread: float
-    logs: int
-    """Changelogs that the unit had to apply, since it takes no snapshots."""
     waited: bool
     """Whether nothing was due yet when the unit ran, so that its first batch was in no hurry."""
     takeover_cpu: float = 0.0
@@ -97,16 +91,8 @@ def _with_recoveries(
     state_s = known.state_read.fixed.value  # of next to no state, which a plan counts by itself
     if warm:
         telling = [one for one in warm if not one.waited] or warm
-        if len({one.logs for one in telling}) > 2:
-            slope = estimate.line(
-                [one.logs for one in telling],
-                [one.restore for one in telling],
-                f"restores from few and from many changelogs, {load}",
-            ).per_unit
-            found["log_read"] = estimate.at_least_zero(slope)
-        log_s = found.get("log_read", known.log_read).value
         found["restore_warm"] = estimate.duration(
-            [max(0.0, one.restore - state_s - log_s * one.logs) for one in telling],
+            [max(0.0, one.restore - state_s) for one in telling],
             f"until a unit on a warm spare has published, less a usual batch, {load}",
         )
         found["takeover_cpu"] = estimate.mean(
@@ -114,7 +100,7 @@ def _with_recoveries(
             f"CPU time of a warm spare until all had caught up, over that of a restore, {load}",
         )
         found["first_batch"] = estimate.duration(
-            [max(0.0, one.first_batch - state_s - log_s * one.logs) for one in telling],
+            [max(0.0, one.first_batch - state_s) for one in telling],
             f"the part of that after the unit was seen to run, {load}",
         )
     refills = [one.refill for one in warm if one.refill is not None]
@@ -140,7 +126,7 @@ class _Victim:
     """The reference pipeline on one node."""
 
     def __init__(self, run_dir: Path, spares: int, machine: MachineStatistics) -> None:
-        deployment: Deployment = deploy(load_pipeline(APP), snapshot_batches=NEVER)
+        deployment: Deployment = deploy(load_pipeline(APP))
         spec = RunSpec(app=APP, host="spark", deployment=deployment, policy=Policy(workers=1))
         self._spares = spares
         self._usual_s = usual_batch(machine)
@@ -181,8 +167,8 @@ class _Victim:
         spent = sessions_cpu(others) - used
         recoveries = mine(view)
         mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)]["detected_at"]
-        count, logs = self._restore(UNIT, mine_at, self._usual_s)
-        source, _ = self._restore(SOURCE, recoveries[str(SOURCE)], self._write_s)
+        count = self._restore(UNIT, mine_at, self._usual_s)
+        source = self._restore(SOURCE, recoveries[str(SOURCE)], self._write_s)
         refill = None
         if self._spares:
             self._run.wait_for(_has_spare, WAIT_S, "another warm spare")
@@ -192,27 +178,22 @@ class _Victim:
             restore=count.seconds,
             first_batch=count.after_running,
             restore_thread=source.seconds,
-            logs=logs,
             waited=count.waited > 0,
             # Looking and waiting take next to nothing, so all of it was spent on restoring.
-            takeover_cpu=spent / QUERIES / (count.seconds + self._usual_s),
+            takeover_cpu=spent / REFERENCE_QUERIES / (count.seconds + self._usual_s),
             refill=refill,
         )
 
-    def _restore(
-        self, unit: UnitId, recovery: Mapping[str, Any], usual_s: float
-    ) -> tuple[Restore, int]:
-        """A unit's restore, and how many batches it had done before."""
+    def _restore(self, unit: UnitId, recovery: Mapping[str, Any], usual_s: float) -> Restore:
         generation = int(recovery["generation"])
         first = next(item for item in self._slices(unit) if item.generation >= generation)
-        found = restore_time(
+        return restore_time(
             detected_at=recovery["detected_at"],
             restored_at=recovery["restored_at"],
             due_at=(self._log.origin() or 0.0) + (first.after + 2) * self._epoch_s,
             first_at=first.put_at,
             usual_s=usual_s,
         )
-        return found, first.number
 
     def spare_bytes(self) -> list[int]:
         """Memory of spares that are warm."""
@@ -242,19 +223,13 @@ class _Victim:
             put_at = self._log.slice_time(record)
             if put_at is not None:
                 found.append(
-                    _Slice(
-                        number=record.number,
-                        after=record.after,
-                        generation=record.generation,
-                        put_at=put_at,
-                    )
+                    _Slice(after=record.after, generation=record.generation, put_at=put_at)
                 )
         return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slice:
-    number: int
     after: int
     generation: int
     put_at: float

@@ -39,6 +39,8 @@ SAMPLE_ROWS = 100_000
 PAYLOAD = 88
 """Bytes per row besides the key and the length of this: 100 together."""
 SCHEMA = "key bigint, payload binary"
+NEVER = 1_000_000
+"""Batches between snapshots."""
 _IN = "in"
 _OUT = Boundary(operator="out", key=("key",))
 
@@ -56,6 +58,8 @@ class Care:
     kept: int = 40_000
     """Rows of a large batch whose keys are kept."""
     restores: int = 4
+    logs: int = 200
+    """Changelogs of a query that takes no snapshots."""
 
 
 def measure_machine(
@@ -76,6 +80,7 @@ def measure_machine(
     say("measuring state: changelogs and restores")
     state_write = bench.state_write()
     state_read = bench.state_read()
+    log_read = bench.log_read()
     fixed = Measure(
         value=max(0.0, kept_floor.value - floor.value),
         samples=kept_floor.samples,
@@ -88,6 +93,7 @@ def measure_machine(
         slice_read=read,
         state_write=Affine(fixed=fixed, per_byte=state_write),
         state_read=state_read,
+        log_read=log_read,
         batch_floor=floor,
         batch_cpu=cpu,
     )
@@ -216,6 +222,27 @@ class _Bench:
                 how=how.format("next to no state against none at all"),
             ),
             per_byte=estimate.at_least_zero(per_byte),
+        )
+
+    def log_read(self) -> Measure:
+        """Seconds that a restore takes longer for every changelog."""
+        care, amount = self._care, 1 / SAMPLE_ROWS
+        replay = self._replay(self._folder / "logs", _keep, mode="update", compare=False)
+        replay.snapshot_batches = NEVER
+
+        def restarts() -> float:
+            return statistics.median(replay.restart(amount) for _ in range(care.restores))
+
+        replay.steady(amount, 1)
+        few = restarts()
+        before = replay.batches
+        replay.steady(amount, care.logs)
+        more = replay.batches - before
+        return Measure(
+            value=max(0.0, restarts() - few) / more,
+            samples=2 * care.restores,
+            how=f"first batches of restarted queries, {more} changelogs against few, "
+            f"{load_average()}",
         )
 
     def _replay(

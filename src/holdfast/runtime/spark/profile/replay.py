@@ -153,6 +153,8 @@ class Replay:
     """When the last run began to build its query."""
     position: float = 0.0
     """How far the samples are used up, in times round: a run goes on where the last one ended."""
+    batches: int = 0
+    """Batches that were run, all runs together."""
     watermarks: list[int | None] = field(default_factory=list)
 
     def run(self, choose: Callable[[Sequence[Seen]], float | None]) -> list[Seen]:
@@ -273,7 +275,7 @@ class _Feeder:
             self._log.put_slice(record, unit=UNIT)
             rows += record.rows
             size += record.size
-        replay.position = end
+        replay.position, replay.batches = end, replay.batches + 1
         return rows, size
 
     def _again(self, number: int) -> None:
