@@ -19,10 +19,10 @@ a snapshot every n batches, and keeps s spares warm. The model, all of it in sec
   all that time at the capacity that is left: (work * elapsed + fixed) / (1 - work). The 95th
   percentile always has it.
 - **Lost together.** What is promised must hold when a node is lost that runs everything. Then its
-  queries are started one after another and run their first batches on the same cores, which
-  stretches both; there are at least those queries that no plan can avoid. A segment that reads from
-  another one plans its first batch while it waits for that one's slice: this waiting is not its own
-  recovery, but it is part of the time after which results are complete again (`results`).
+  queries are restored at once on the same cores, which stretches restores; there are at least those
+  queries that no plan can avoid. A segment that reads from another one plans its first batch while
+  it waits for that one's slice: this waiting is not its own recovery, but it is part of the time
+  after which results are complete again (`results`).
 - **95th percentile**: durations vary independently, so their distances from the median add as
   squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
   percentile throughout.
@@ -47,7 +47,6 @@ from holdfast.errors import BadInputError
 from holdfast.model.boundaries import forced_boundaries
 from holdfast.model.statistics import (
     REFERENCE_MACHINE,
-    REFERENCE_QUERIES,
     Affine,
     MachineStatistics,
     Measure,
@@ -341,13 +340,8 @@ class RecoveryModel:
         return float(found + len(self.topology.effective_queries))
 
     @property
-    def queue(self) -> float:
-        """How much longer it takes until a query runs: a node starts them one after another."""
-        return max(1.0, self.queries / REFERENCE_QUERIES)
-
-    @property
     def crowd(self) -> float:
-        """How much longer first batches take because others run theirs on the same cores."""
+        """How much longer restores take because others go on at once on the same cores."""
         return max(1.0, self.queries * self.machine.takeover_cpu.value / self.machine.cores)
 
     def most_spares(self) -> int:
@@ -423,18 +417,18 @@ class RecoveryModel:
         start = max(0.0, machine.restore_warm.value - machine.first_batch.value)
         session = max(0.0, self.restore(spares).value - machine.restore_warm.value)
         thread = self.crowd * machine.restore_thread.value
-        return np.where(demand[..., QUERY] > 0, session + self.queue * start, thread)
+        return np.where(demand[..., QUERY] > 0, session + self.crowd * start, thread)
 
     def _restores(self, demand: FloatArray, spares: int) -> tuple[FloatArray, FloatArray]:
         """Median and 95th percentile of the restore of each segment, slow first batch included."""
         machine, warm = self.machine, self.machine.restore_warm
         cold = self.crowd * min(machine.first_batch.value, warm.value)
         session = max(0.0, self.restore(spares).high - warm.high)
-        high = session + max(self.queue, self.crowd) * warm.high
-        thread = self.crowd * max(machine.restore_thread.high, machine.restore_thread.value)
+        thread = max(machine.restore_thread.high, machine.restore_thread.value)
         spark = demand[..., QUERY] > 0
         middle = self._until_running(demand, spares) + np.where(spark, cold, 0.0)
-        return middle, np.maximum(middle, np.where(spark, high, thread))
+        high = np.where(spark, session + self.crowd * warm.high, self.crowd * thread)
+        return middle, np.maximum(middle, high)
 
     def _first_batches(
         self, demand: FloatArray, restore: FloatArray, due_s: FloatArray
