@@ -383,7 +383,7 @@ class LocalLauncher:
 
     def _give_up(self, why: str) -> None:
         self.given_up = why
-        log.error("given up: %s", why)
+        log.info("given up: %s", why)  # whoever runs it tells the user
         self._tell({"trouble": f"the run is given up: {why}"})
         self._stopping = True
         for node in self._nodes.values():
