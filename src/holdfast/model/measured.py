@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from holdfast.errors import BadInputError
-from holdfast.model.recovery import FIXED, LOAD, WORK, RecoveryModel
+from holdfast.model.recovery import FIRST, FIXED, LOAD, WORK, RecoveryModel
 from holdfast.model.statistics import Affine, Statistics
 from holdfast.model.topology import Operator, Storage, Topology, Unit
 
@@ -53,7 +53,8 @@ def measured(
             hint="give its keyed operators more shards, or plan with --method joint",
         )
     replay = work * interval * (0.5 if expected else 1.0)
-    times = (model.member[:, LOAD + high] + replay) / left
+    opening = model.crowd * model.member[:, FIRST + high]
+    times = (opening + model.member[:, LOAD + high] + replay) / left
     operators = tuple(
         replace(
             operator,
@@ -74,9 +75,9 @@ def measured(
     restore = model.restore(spares)
     fixed = float(model.closing[:, FIXED + high].max())
     ahead = (
-        machine.detection.value + restore.value
+        machine.detection.value + model.crowd * restore.value
         if expected
-        else machine.detection.high + restore.high
+        else machine.detection.high + model.crowd * restore.high
     )
     return Measured(
         topology=replace(

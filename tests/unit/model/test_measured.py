@@ -87,6 +87,15 @@ def test_a_bound_takes_the_whole_interval_and_95th_percentiles():
     assert found.restart_s > measured(topology(), STATS, expected=True).restart_s
 
 
+def test_what_a_first_batch_takes_is_part_of_reprocessing():
+    """An operator that is slow to come back, such as a join, has to be waited for."""
+    slow = replace(STATS.operators["c"], first_fixed=Measure(value=0.6))
+    stats = replace(STATS, operators={**STATS.operators, "c": slow})
+    before, after = (measured(topology(), one, expected=True).topology for one in (STATS, stats))
+    more = after.operator("c").reprocess_time - before.operator("c").reprocess_time
+    assert more == pytest.approx(0.6 / (1 - 0.4))
+
+
 def test_a_pipeline_that_never_catches_up_is_refused():
     """More than a second of work per second has no recovery time."""
     busy = replace(STATS.operators["b"], cost=Measure(value=0.02))
