@@ -14,7 +14,8 @@ import psutil
 import pytest
 from tests.spark import profile_app as known
 
-from holdfast.model.recovery import RecoveryModel, SegmentPlan
+from holdfast.model.recovery import RecoveryModel
+from holdfast.model.segments import SegmentPlan
 from holdfast.pipeline import load_pipeline
 from holdfast.runtime.profile import profile
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from holdfast.errors import BadInputError
-from holdfast.model.recovery import FIRST, FIXED, LOAD, WORK, RecoveryModel
+from holdfast.model.demand import FIRST, FIXED, LOAD, WORK
+from holdfast.model.recovery import RecoveryModel
 from holdfast.model.statistics import Affine, Statistics
 from holdfast.model.topology import Operator, Storage, Topology, Unit
 

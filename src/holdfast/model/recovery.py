@@ -45,6 +45,24 @@ from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
 from holdfast.model.boundaries import forced_boundaries
+from holdfast.model.demand import (
+    CPU_BATCH,
+    CPU_RATE,
+    CPU_SNAPSHOT,
+    FIRST,
+    FIRST_HIGH,
+    FIXED,
+    FIXED_HIGH,
+    LOAD,
+    LOAD_HIGH,
+    LOG_FIXED,
+    LOG_RATE,
+    QUANTITIES,
+    QUERY,
+    WORK,
+    WORK_HIGH,
+)
+from holdfast.model.segments import SegmentPlan, inputs_of, segments_of
 from holdfast.model.statistics import (
     REFERENCE_MACHINE,
     Affine,
@@ -61,44 +79,6 @@ FloatArray = NDArray[np.float64]
 
 PHASE_P95 = 0.95
 """Where in a batch interval, or between two snapshots, 19 of 20 failures have struck."""
-(
-    WORK,
-    WORK_HIGH,
-    FIXED,
-    FIXED_HIGH,
-    FIRST,
-    FIRST_HIGH,
-    LOAD,
-    LOAD_HIGH,
-    LOG_FIXED,
-    LOG_RATE,
-    CPU_RATE,
-    CPU_BATCH,
-    CPU_SNAPSHOT,
-    QUERY,
-) = range(14)
-QUANTITIES = 14
-"""What a segment demands is a vector of these, and adds up over what it consists of:
-
-work: seconds of computing per second of input, in the slowest shard; fixed: seconds per batch;
-first: seconds that the first batch after a restart takes longer, beyond what it does for any query;
-load: seconds to load a snapshot; log: seconds per changelog, and per second of input in changelogs;
-cpu: cores, CPU seconds per batch, CPU seconds per snapshot; query: above 0 if it is a Spark query,
-0 if a thread; high: at the 95th percentile."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPlan:
-    """One segment as a plan has it."""
-
-    operators: tuple[int, ...]
-    """Positions in the topology, its output operator last."""
-    interval_s: float
-    snapshot_batches: int
-
-    @property
-    def root(self) -> int:
-        return self.operators[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -466,7 +446,7 @@ class RecoveryModel:
 
         `at_cpu` predicts as if so many cores were in use, whatever the plan itself takes.
         """
-        inputs = _inputs(self.topology, segments)
+        inputs = inputs_of(self.topology, segments)
         interval = np.array([segment.interval_s for segment in segments])
         for i, read in enumerate(inputs):
             interval[i] = max([interval[i], *(interval[j] for j in read)])
@@ -525,31 +505,6 @@ class RecoveryModel:
             high[i] = max([high[i], *(high[j] + batch[i] for j in read)])
         waited = np.maximum(0.0, due - runs)
         return replace(alone, load=load), (ends - waited, high)
-
-
-def segments_of(topology: Topology, ends: set[int]) -> list[tuple[int, ...]]:
-    """The segments of a set of boundaries, upstream before downstream, output operator last."""
-    rank = {i: position for position, i in enumerate(topology.order)}
-    parts = []
-    for root in topology.order:
-        if root not in ends:
-            continue
-        found, stack = [root], [root]
-        while stack:
-            fused = [u for u in topology.upstream[stack.pop()] if u not in ends]
-            found += fused
-            stack += fused
-        parts.append(tuple(sorted(found, key=rank.__getitem__)))
-    return parts
-
-
-def _inputs(topology: Topology, segments: Sequence[SegmentPlan]) -> list[list[int]]:
-    """Per segment, the segments it reads."""
-    place = {v: i for i, segment in enumerate(segments) for v in segment.operators}
-    return [
-        sorted({place[u] for v in segment.operators for u in topology.upstream[v]} - {i})
-        for i, segment in enumerate(segments)
-    ]
 
 
 def _poisson_tail(mean: float, least: int) -> float:

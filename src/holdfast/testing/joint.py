@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from holdfast.model.recovery import WORK, RecoveryModel
+from holdfast.model.demand import WORK
+from holdfast.model.recovery import RecoveryModel
 from holdfast.model.statistics import (
     REFERENCE_MACHINE,
     Measure,

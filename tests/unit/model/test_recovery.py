@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
 from holdfast.model.boundaries import forced_boundaries
-from holdfast.model.recovery import Prediction, RecoveryModel, SegmentPlan, segments_of
+from holdfast.model.recovery import Prediction, RecoveryModel
+from holdfast.model.segments import SegmentPlan, segments_of
 from holdfast.model.statistics import (
     REFERENCE_MACHINE,
     Affine,

@@ -14,7 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from holdfast.model.recovery import WORK_HIGH, FloatArray
+from holdfast.model.demand import WORK_HIGH
+from holdfast.model.recovery import FloatArray
 from holdfast.plan.joint.problem import Problem
 
 

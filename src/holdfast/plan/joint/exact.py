@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from holdfast.model.recovery import SegmentPlan, segments_of
+from holdfast.model.segments import SegmentPlan, segments_of
 from holdfast.plan.joint.columns import Segments
 from holdfast.plan.joint.master import Master
 from holdfast.plan.joint.problem import Choice, Evaluation, Problem, within

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
-from holdfast.model.recovery import CPU_SNAPSHOT, FloatArray, SegmentPlan, segments_of
+from holdfast.model.demand import CPU_SNAPSHOT
+from holdfast.model.recovery import FloatArray
+from holdfast.model.segments import SegmentPlan, segments_of
 from holdfast.plan.joint.exact import Search
 from holdfast.plan.joint.problem import SLACK, Choice, Problem
 from holdfast.plan.protocol import Solve

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from holdfast.model.recovery import FloatArray, SegmentPlan
+from holdfast.model.recovery import FloatArray
+from holdfast.model.segments import SegmentPlan
 from holdfast.plan.joint.columns import Segments
 from holdfast.plan.joint.problem import SLACK, Choice, Problem, within
 from holdfast.plan.milp import Model, minimise

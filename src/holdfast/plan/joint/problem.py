@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
 from holdfast.model.boundaries import Reason
-from holdfast.model.recovery import FloatArray, Prediction, RecoveryModel, SegmentPlan
+from holdfast.model.recovery import FloatArray, Prediction, RecoveryModel
+from holdfast.model.segments import SegmentPlan
 from holdfast.model.topology import Topology
 from holdfast.plan.protocol import PlanRequest
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.model.recovery import (
+from holdfast.model.demand import (
     CPU_BATCH,
     CPU_RATE,
     CPU_SNAPSHOT,
@@ -28,12 +28,11 @@ from holdfast.model.recovery import (
     LOAD,
     LOG_FIXED,
     LOG_RATE,
-    PHASE_P95,
     QUERY,
     WORK,
     WORK_HIGH,
-    FloatArray,
 )
+from holdfast.model.recovery import PHASE_P95, FloatArray
 from holdfast.model.statistics import Measure
 from holdfast.plan.joint.problem import SLACK, BoolArray, Problem
 

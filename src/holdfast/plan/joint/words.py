@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.model.boundaries import REASONS
-from holdfast.model.recovery import SegmentPlan
+from holdfast.model.segments import SegmentPlan
 from holdfast.model.topology import Topology
 from holdfast.plan.joint.nearest import say_bound
 from holdfast.plan.joint.problem import Choice, Evaluation, Problem, make_problem, within
