@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help venv demo test check lint types unit spark archive chaos bench clean
+.PHONY: help venv demo test check lint types unit spark archive chaos coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,7 +42,10 @@ archive: venv
 chaos: venv archive  ## everything on Spark in full: all plans, crash points and schedules
 	$(PYTEST) -m "spark or chaos or full" -q
 
-test: venv lint types archive  ## the whole suite, with coverage
+test: venv lint types unit archive  ## the whole suite: under a quarter of an hour
+	$(PYTEST) -m "not unit and not full" -q
+
+coverage: venv archive  ## the whole suite again, slower, with the lines it did not reach
 	$(PYTEST) -m "unit and not full" -n 2 --dist worksteal -q --cov --cov-report=
 	$(PYTEST) -m "not unit and not full" -q --cov --cov-append --cov-report=term
 

@@ -25,6 +25,7 @@ from holdfast.pipeline import (
     SparkSource,
     Sqlite,
     deploy,
+    load_pipeline,
 )
 from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
@@ -74,14 +75,14 @@ def source(seed=0, make=events):
     return Generator(function=make, schema=SCHEMA, seed=seed)
 
 
-def run(spark, pipeline, folder, epoch, *, until=None, **options):
+def run(spark, pipeline, folder, epoch, *, until=None, generation=0, **options):
     """Run all units until every exporter has delivered an epoch; returns the deployment."""
     deployment = deploy(pipeline, **options)
     host = SparkUnitHost(deployment, pipeline, folder, keep_input=True, spark=spark)
     exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
     try:
         for unit in deployment.units():
-            host.start(unit, 0, None)
+            host.start(unit, generation, generation - 1 if generation else None)
         deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             found = host.poll()
@@ -201,6 +202,30 @@ def test_a_join_of_two_streams_reads_each_input_once(spark, tmp_path):
     found = sorted((row["value"], row["right"]) for row in parquet(tmp_path / "pairs"))
     assert found == expected
     assert expected
+
+
+def test_state_survives_one_takeover_after_another(spark, tmp_path):
+    """A checkpoint cloned from a clone needs none of those that are gone by then."""
+    loyalty = load_pipeline("examples/loyalty.py")
+    for generation in range(5):
+        reached = last(tmp_path, "rewards#0").upto if generation else 0
+        run(spark, loyalty, tmp_path, reached + 1, generation=generation)
+    kept = sorted(path.name for path in (tmp_path / "checkpoints" / "reward#0").iterdir())
+    assert kept == ["000002", "000003", "000004"]
+    source = loyalty.operator("purchases").source
+    upto = last(tmp_path, "rewards#0").upto
+    rows = [
+        row
+        for epoch in range(upto + 1)
+        for row in source.table(epoch, epoch_s=loyalty.epoch_s).to_pylist()
+    ]
+    expected = {
+        (row["customer"], row["purchases"], row["points"])
+        for row in loyalty.expectations["rewards"].function({"purchases": rows})
+    }
+    with sqlite3.connect(tmp_path / "out" / "rewards.db") as base:
+        found = set(base.execute("SELECT customer, purchases, points FROM rewards"))
+    assert found == expected
 
 
 @F.udf(LongType())

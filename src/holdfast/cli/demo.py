@@ -75,7 +75,7 @@ def demo(
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         typer.echo(json.dumps(proof.to_json()))
-    if proof.note.startswith("interrupted"):
+    if proof.note and not proof.gave_way:
         raise typer.Exit(INTERRUPTED)
     if not proof.ok:
         raise typer.Exit(1)

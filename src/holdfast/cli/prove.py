@@ -178,7 +178,7 @@ def show_proof(console: Console, proof: Proof) -> None:
     from holdfast.faults.report import bound_rule
 
     if proof.note:
-        console.print(f"[yellow]{proof.note}[/]")
+        console.print(f"[{'red' if proof.gave_way else 'yellow'}]{proof.note}[/]")
     console.print()
     console.print(recovery_table(proof))
     console.print()

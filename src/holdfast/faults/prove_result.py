@@ -78,6 +78,8 @@ class Proof:
     """None: there was nothing to verify with."""
     note: str = ""
     """Why it ended early; empty if it did not."""
+    gave_way: bool = False
+    """It ended early because the run did not come up, or did not recover."""
 
     @property
     def kept(self) -> bool:
@@ -95,7 +97,7 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        return self.kept and self.exact and not self.stop.left
+        return self.kept and self.exact and not self.gave_way and not self.stop.left
 
     @property
     def broken(self) -> int:
@@ -113,6 +115,7 @@ class Proof:
             "spares": self.spares,
             "seed": self.seed,
             "note": self.note,
+            "gave_way": self.gave_way,
             "segments": [item.to_json() for item in self.comparisons],
             "results": self.results.to_json(),
             "normal_lag": {

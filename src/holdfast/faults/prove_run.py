@@ -119,6 +119,7 @@ class _Record:
     recoveries: list[Recovered] = field(default_factory=list)
     normal: dict[str, Normal] = field(default_factory=dict)
     note: str = ""
+    gave_way: bool = False
 
 
 def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> Proof:
@@ -144,7 +145,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
     except KeyboardInterrupt:
         record.note = f"interrupted after {len(record.struck)} of {proving.faults} faults"
     except DeadlineError as error:
-        record.note = str(error)
+        record.note, record.gave_way = str(error), True
     finally:
         with _uninterrupted():
             stopped = run.stop()
@@ -168,6 +169,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
         stop=stopped,
         verdict=verdict,
         note=record.note,
+        gave_way=record.gave_way,
     )
 
 

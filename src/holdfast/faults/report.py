@@ -97,6 +97,8 @@ def _verdict(proof: Proof) -> str:
         return "nothing was measured"
     if proof.verdict is not None and not proof.verdict.ok:
         return "results are wrong"
+    if proof.gave_way:
+        return "the run did not recover"
     return "not proved" if proof.kept else "the plan breaks its bound"
 
 

@@ -128,6 +128,7 @@ def test_bounds_that_cannot_be_kept_give_way_to_the_nearest(cli):
     [
         (make_proof((7.0, 8.0, 9.0)), 1),
         (make_proof(missing=3), 1),
+        (make_proof(gave_way=True, note="no recovery within 120 s"), 1),
         (make_proof((4.0,), note="interrupted after 1 of 3 faults"), 130),
     ],
 )

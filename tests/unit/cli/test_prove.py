@@ -64,11 +64,12 @@ def test_a_few_broken_bounds_are_not_hidden(cli):
         (make_proof(missing=1), "results wrong"),
         (make_proof(verdict=False), "not checked"),
         (make_proof(left=(4711,)), "left behind"),
+        (make_proof(gave_way=True, note="count#0 has failed too often"), "failed too often"),
         (make_proof((), note="interrupted after 0 of 3 faults"), "interrupted after 0"),
     ],
 )
 def test_what_is_not_proved_exits_1(cli, proof, said):
-    """A broken bound, a lost row, nothing compared, processes left, nothing measured."""
+    """A broken bound, a lost row, nothing compared, processes left, a run that failed."""
     result, _ = cli(proof=proof)
     assert result.exit_code == 1
     assert said in result.output

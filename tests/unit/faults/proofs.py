@@ -71,7 +71,9 @@ def make_verdict(*, missing=0):
     )
 
 
-def make_proof(count_seconds=(3.5, 4.0, 4.5), *, missing=0, note="", verdict=True, left=()):
+def make_proof(
+    count_seconds=(3.5, 4.0, 4.5), *, missing=0, note="", verdict=True, left=(), gave_way=False
+):
     """A proof in which `count` took so long each time, and `lines` always one second."""
     rng = np.random.default_rng(1)
     promised = [
@@ -134,4 +136,5 @@ def make_proof(count_seconds=(3.5, 4.0, 4.5), *, missing=0, note="", verdict=Tru
         stop=StopReport(clean=True, killed=(), left=left) if left else STOPPED,
         verdict=make_verdict(missing=missing) if verdict else None,
         note=note,
+        gave_way=gave_way,
     )

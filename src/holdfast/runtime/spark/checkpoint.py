@@ -2,12 +2,15 @@
 
 A woken zombie writes only into its own directory. A clone links files instead of copying them:
 Spark never changes a checkpoint file, it writes another and renames it, so a link is a snapshot.
+The exception is the metadata of transformWithState, which names its schema files by absolute path:
+a clone gets its own, or it would depend on a directory that is removed some takeovers later.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -19,6 +22,9 @@ from holdfast.runtime.log.crash import Crash
 # In this order: whatever is in commits has its offsets and its state written already, so a clone
 # of a directory that is still being written holds everything its last commit needs.
 _ORDER = ("metadata", "commits", "offsets", "sources", "state")
+
+_OPERATOR_METADATA = re.compile(r"state/\d+/_metadata/v2")
+_SCHEMA_FILE = re.compile(r"(?P<scheme>(?:file:)?).*/(?P<inside>state/\d+/_stateSchema/.*)")
 
 
 def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> None:
@@ -35,7 +41,10 @@ def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> 
                 (temporary / folder).mkdir(parents=True, exist_ok=True)
                 made.add(folder)
             try:
-                os.link(f"{source}/{folder}/{name}", f"{temporary}/{folder}/{name}")
+                if _OPERATOR_METADATA.fullmatch(folder):
+                    _move_schema_paths(source / folder / name, temporary / folder / name, target)
+                else:
+                    os.link(f"{source}/{folder}/{name}", f"{temporary}/{folder}/{name}")
             except FileNotFoundError:
                 continue  # purged meanwhile, so older than what the newest commit needs
             if step == 2:
@@ -43,6 +52,31 @@ def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> 
         temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_schema_paths(source: Path, copy: Path, checkpoint: Path) -> None:
+    """Copy an operator's metadata so that its schema files are those of `checkpoint`.
+
+    The checksum that Hadoop keeps beside the file is left out: it would be that of the other one.
+    """
+    if source.name.startswith("."):
+        return
+    version, _, body = source.read_text().partition("\n")
+    try:
+        metadata = json.loads(body)
+        stores = metadata["stateStoreInfo"]
+    except (ValueError, KeyError, TypeError):
+        raise CorruptLogError("holds no metadata of an operator", path=str(source)) from None
+
+    def moved(path: str) -> str:
+        found = _SCHEMA_FILE.fullmatch(path)
+        home = checkpoint.absolute()
+        return path if found is None else f"{found['scheme']}{home}/{found['inside']}"
+
+    for store in stores:
+        if store.get("stateSchemaFilePaths"):
+            store["stateSchemaFilePaths"] = [moved(path) for path in store["stateSchemaFilePaths"]]
+    copy.write_text(f"{version}\n{json.dumps(metadata, separators=(',', ':'))}")
 
 
 def newest_generation(folder: Path, below: int) -> int | None:
@@ -97,7 +131,8 @@ def _files(source: Path) -> Iterator[tuple[str, str]]:
         if start.is_file():
             yield "", name
         elif start.is_dir():
-            for folder, _, files in os.walk(start):
+            for folder, inner, files in os.walk(start):
+                inner.sort()  # what names files (_metadata) before those files (_stateSchema)
                 for file in sorted(files):
                     if not file.endswith(".tmp"):
                         yield folder[cut:], file
