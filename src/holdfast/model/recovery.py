@@ -20,9 +20,13 @@ a snapshot every n batches, and keeps s spares warm. The model, all of it in sec
   percentile always has it.
 - **Lost together.** What is promised must hold when a node is lost that runs everything. Then its
   queries are restored at once on the same cores, which stretches restores; there are at least those
-  queries that no plan can avoid. A segment that reads from another one plans its first batch while
-  it waits for that one's slice: this waiting is not its own recovery, but it is part of the time
-  after which results are complete again (`results`).
+  queries that no plan can avoid. A segment that reads from another one waits for that one's slice:
+  this waiting is not its own recovery, but it is part of the time after which results are complete
+  again (`results`).
+- **Waiting hides planning.** A query plans a batch before it has the input. A unit that runs again
+  before anything is due has that behind it, and all of what a batch takes on any query (a running
+  pipeline shows it: its slices come so much sooner after those they are made of). Opening state and
+  committing it come after the input, and nothing hides them.
 - **95th percentile**: durations vary independently, so their distances from the median add as
   squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
   percentile throughout.
@@ -57,6 +61,7 @@ from holdfast.model.demand import (
     LOAD_HIGH,
     LOG_FIXED,
     LOG_RATE,
+    PLANNING,
     QUANTITIES,
     QUERY,
     WORK,
@@ -71,6 +76,7 @@ from holdfast.model.statistics import (
     OperatorStatistics,
     Statistics,
 )
+from holdfast.model.takeover import FirstBatch, Phases, lost_together
 from holdfast.model.topology import Storage, Topology, per_operator
 from holdfast.model.workload import Known, Workload
 from holdfast.units import SIZE_UNITS, TIME_UNITS
@@ -79,29 +85,6 @@ FloatArray = NDArray[np.float64]
 
 PHASE_P95 = 0.95
 """Where in a batch interval, or between two snapshots, 19 of 20 failures have struck."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Phases:
-    """Recovery of segments, split into what it is spent on; medians but for `p95`, seconds."""
-
-    detection: FloatArray
-    restore: FloatArray
-    load: FloatArray
-    """Of state, and what the first batch takes longer than others."""
-    replay: FloatArray
-    catch_up: FloatArray
-    p95: FloatArray
-    """95th percentile of the whole."""
-
-    @property
-    def median(self) -> FloatArray:
-        return self.detection + self.restore + self.load + self.replay + self.catch_up
-
-    @property
-    def first_slice(self) -> FloatArray:
-        """Median time until something is published that was not before the failure."""
-        return self.detection + self.restore + self.load + self.replay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -162,6 +145,7 @@ class RecoveryModel:
         out[:, FIXED], out[:, FIXED_HIGH] = fixed.value, fixed.high
         read = machine.state_read
         out[:, FIRST], out[:, FIRST_HIGH] = first.value, first.high
+        out[:, PLANNING] = (1.0 - keeps) * first.value
         out[:, LOAD] = state.value * share * read.per_byte.value
         out[:, LOAD_HIGH] = state.high * share * read.per_byte.high
         out[:, LOG_FIXED] = keeps * self._stores * machine.log_read.value
@@ -359,11 +343,13 @@ class RecoveryModel:
             work, fixed = stretch * demand[..., WORK], stretch * demand[..., FIXED]
             replay = spent(work, fixed, 0.5)
             # In the median, what comes next is due half an interval after the failure.
-            first = self._first_batches(demand, restore, 0.5 * interval_s)
-            before = detection.value + restore + first + loads[0] + replay
+            waited = np.maximum(0.0, 0.5 * interval_s - detection.value - restore)
+            first = self._first_batches(demand, stretch)
+            slow = first.slow(waited) + loads[0]
             # The first batch also takes what arrived before it; another one is late only if its
             # input came due while the first one ran.
-            arrived = work * (before - replay)
+            arrived = work * (detection.value + restore + slow)
+            before = detection.value + restore + slow + replay - first.saved(waited)
             more = replay + arrived >= 0.5 * interval_s
             catch_up = np.where(more, (work * before + fixed) / (1.0 - work), arrived)
 
@@ -377,16 +363,16 @@ class RecoveryModel:
                 + (loads[1] - loads[0]) ** 2
                 + (spent(work_high, fixed_high, PHASE_P95) - middle) ** 2
             )
-            slow = detection.value + whole + self.crowd * demand[..., FIRST]
-            slow = slow + loads[0] + middle + fixed_high + away
-            p95 = slow / (1.0 - work_high)
+            high = detection.value + whole + self.crowd * demand[..., FIRST]
+            high = high + loads[0] + middle + fixed_high + away
+            p95 = high / (1.0 - work_high)
         lost = ~np.isfinite(stretch * np.ones_like(work)) | (work_high >= 1.0)
         shape = np.shape(catch_up)
         return Phases(
             detection=np.full(shape, detection.value),
             restore=restore + np.zeros(shape),
-            load=np.where(lost, np.inf, loads[0] + first),
-            replay=np.where(lost, np.inf, replay),
+            load=np.where(lost, np.inf, slow),
+            replay=np.where(lost, np.inf, replay - first.saved(waited)),
             catch_up=np.where(lost, np.inf, catch_up),
             p95=np.where(lost, np.inf, p95),
         )
@@ -410,17 +396,15 @@ class RecoveryModel:
         high = np.where(spark, session + self.crowd * warm.high, self.crowd * thread)
         return middle, np.maximum(middle, high)
 
-    def _first_batches(
-        self, demand: FloatArray, restore: FloatArray, due_s: FloatArray
-    ) -> FloatArray:
-        """What the slowness of the first batch adds when its input comes so long after the failure.
-
-        As much of the planning as fits in before that delays nothing.
-        """
-        any_query = self.machine.first_batch.value * (demand[..., QUERY] > 0)
-        slow = self.crowd * (any_query + demand[..., FIRST])
-        wait = np.maximum(0.0, due_s - self.machine.detection.value - restore)
-        return np.asarray(np.maximum(0.0, slow - wait))
+    def _first_batches(self, demand: FloatArray, stretch: FloatArray) -> FirstBatch:
+        query = demand[..., QUERY] > 0
+        any_query = query * self.machine.first_batch.value
+        finite = np.where(np.isinf(stretch), 1.0, stretch)
+        return FirstBatch(
+            planning=self.crowd * (any_query + demand[..., PLANNING]),
+            opening=self.crowd * (demand[..., FIRST] - demand[..., PLANNING]),
+            usual=finite * query * self.machine.batch_floor.value,
+        )
 
     # -- whole plans -----------------------------------------------------------------------------
 
@@ -465,7 +449,8 @@ class RecoveryModel:
             if segment.root in results
         )
         alone = self.phases(demand, interval, snapshots, stretch, spares)
-        phases, back = self._together(alone, demand, interval, inputs)
+        first = self._first_batches(demand, stretch)
+        phases, back = lost_together(alone, first, interval, inputs)
         return Prediction(
             interval_s=interval,
             phases=phases,
@@ -478,33 +463,6 @@ class RecoveryModel:
             cpu=cpu,
             overhead=(cpu - uncut_cpu) / uncut_cpu if uncut_cpu > 0 else 0.0,
         )
-
-    def _together(
-        self,
-        alone: Phases,
-        demand: FloatArray,
-        interval_s: FloatArray,
-        inputs: Sequence[Sequence[int]],
-    ) -> tuple[Phases, tuple[FloatArray, FloatArray]]:
-        """Recoveries when all segments are lost at once, and when the output of each is complete.
-
-        The second is a median and a 95th percentile. A segment waits for the slices of those it
-        reads; meanwhile it plans its first batch.
-        """
-        runs = alone.detection + alone.restore
-        slow = self._first_batches(demand, alone.restore, np.zeros_like(interval_s))
-        hidden = self._first_batches(demand, alone.restore, 0.5 * interval_s)
-        batch = alone.load - hidden + alone.replay + alone.catch_up
-        due = 0.5 * interval_s
-        load, ends = alone.load.copy(), np.zeros_like(interval_s)
-        high = alone.p95.copy()
-        for i, read in enumerate(inputs):
-            given = max([due[i], *(ends[j] for j in read)])
-            ends[i] = max(given, runs[i] + slow[i]) + batch[i]
-            load[i] += max(0.0, slow[i] - max(0.0, given - runs[i])) - hidden[i]
-            high[i] = max([high[i], *(high[j] + batch[i] for j in read)])
-        waited = np.maximum(0.0, due - runs)
-        return replace(alone, load=load), (ends - waited, high)
 
 
 def _poisson_tail(mean: float, least: int) -> float:

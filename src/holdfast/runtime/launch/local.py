@@ -47,9 +47,9 @@ class LaunchSettings:
     """Nodes and spares are dealt to the failure domains d0, d1, ... in turn."""
     replace: bool = True
     """Start a new spare in the place of a dead node."""
-    replace_delay_s: float = 3.0
+    replace_delay_s: float = 5.0
     """How long to wait with that if there are spares: a starting Java virtual machine would take
-    the processor from the recovery."""
+    the processor from the recovery, which is over by then but for the slowest operators."""
     beat_s: float = 0.25
     orphan_s: float = 120.0
     stop_s: float = 15.0
