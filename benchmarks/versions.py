@@ -1,0 +1,139 @@
+"""This version of Holdfast against an earlier one, side by side in one run.
+
+    python -m benchmarks.versions --base REVISION [--kills 4] [--rounds 2]
+
+Shared machines are noisy, so numbers of two runs on two days say little. Here both versions run the
+same scenarios of `recovery` and `overhead` in turn, round by round, each from its own sources: the
+earlier ones come from `git archive` into a temporary folder. Medians and their ratio are printed; a
+ratio above 1 means that this version needs more.
+
+    total      kill to caught up, seconds, of a word count with one warm spare
+    fresh      kill to the first result of input that came after it, seconds
+    cpu        processor time per input row at saturation, microseconds
+    saturated  time per input row at saturation, microseconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parents[1]
+RECOVERY = """
+import json, sys
+from benchmarks import recovery
+recovery.ensure_archive()
+rows = recovery.holdfast(1000.0, int(float(sys.argv[1])), "none")
+found = [{"total s": row["total_s"], "fresh s": row["fresh_s"]} for row in rows]
+print("RESULT " + json.dumps(found))
+"""
+OVERHEAD = """
+import json, sys
+from benchmarks import overhead
+overhead.ensure_archive()
+row = overhead.measure(sys.argv[2], (), float(sys.argv[1]), 512)
+found = [{"cpu us/row": row["cpu_us_per_row"], "saturated us/row": 1e6 / row["rows_per_s"]}]
+print("RESULT " + json.dumps(found))
+"""
+SCENARIOS = {
+    "recovery": (RECOVERY, ()),
+    "one unit": (OVERHEAD, ("one unit",)),
+    "cut after filter": (OVERHEAD, ("cut after filter",)),
+}
+Measured = dict[tuple[str, str, str], list[float]]
+"""Scenario, quantity and version to what was measured."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base", default="HEAD~1", help="revision to compare with")
+    parser.add_argument("--rounds", type=int, default=2, help="starts of each scenario and version")
+    parser.add_argument("--kills", type=int, default=4, help="kills per start")
+    parser.add_argument("--seconds", type=float, default=12.0, help="how long saturation is held")
+    parser.add_argument("--only", action="append", choices=SCENARIOS, help="these scenarios")
+    parser.add_argument("--quick", action="store_true", help="one round, two kills")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.quick:
+        args.rounds, args.kills = 1, 2
+    measured: Measured = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="holdfast-base-") as base:
+        _unpack(args.base, base)
+        trees = {"base": Path(base), "this": HERE}
+        for turn in range(args.rounds):
+            for name in args.only or SCENARIOS:
+                # Whoever goes first finds other caches: take turns.
+                for version in ("base", "this") if turn % 2 == 0 else ("this", "base"):
+                    amount = args.kills if name == "recovery" else args.seconds
+                    for row in _measure(trees[version], name, amount):
+                        for quantity, value in row.items():
+                            measured[name, quantity, version].append(value)
+                    print(f"round {turn + 1}: {name}, {version} done", flush=True)
+    table = _table(measured)
+    if args.json:
+        result = {"base": args.base, "table": table, "measured": _plain(measured)}
+        args.json.write_text(json.dumps(result, indent=1) + "\n")
+    return 0
+
+
+def _unpack(revision: str, folder: str) -> None:
+    archive = subprocess.run(
+        ["git", "archive", revision, "src", "benchmarks"],
+        cwd=HERE,
+        check=True,
+        capture_output=True,
+    )
+    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+
+
+def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
+    """One start of one scenario, in a process that sees only that version's sources."""
+    code, arguments = SCENARIOS[name]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(amount), *arguments],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            found: list[dict[str, float]] = json.loads(line.removeprefix("RESULT "))
+            return found
+    raise SystemExit(f"{name} failed in {tree}:\n{done.stderr[-4000:]}")
+
+
+def _table(measured: Measured) -> list[dict[str, Any]]:
+    print(f"\n{'scenario':18}{'':18}{'base':>10}{'this':>10}{'ratio':>8}   samples")
+    rows = []
+    for scenario, quantity, version in list(measured):
+        if version != "base":
+            continue
+        before, after = (measured[scenario, quantity, key] for key in ("base", "this"))
+        was, now = statistics.median(before), statistics.median(after)
+        print(
+            f"{scenario:18}{quantity:18}{was:10.2f}{now:10.2f}{now / was:8.2f}"
+            f"   {len(before)} and {len(after)}"
+        )
+        rows.append({"scenario": scenario, "quantity": quantity, "base": was, "this": now})
+    return rows
+
+
+def _plain(measured: Measured) -> list[dict[str, Any]]:
+    return [
+        {"scenario": scenario, "quantity": quantity, "version": version, "values": values}
+        for (scenario, quantity, version), values in measured.items()
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
