@@ -149,29 +149,29 @@ class MemoryStore:
     """Records in memory: for tests and simulation."""
 
     def __init__(self) -> None:
-        self._records: dict[str, bytes] = {}
+        self._folders: dict[str, dict[str, bytes]] = {}
         self._lock = threading.Lock()
 
     def put_if_absent(self, name: str, data: bytes) -> bytes:
+        folder, _, last = name.rpartition("/")
         with self._lock:
-            return self._records.setdefault(name, data)
+            return self._folders.setdefault(folder, {}).setdefault(last, data)
 
     def get(self, name: str) -> bytes | None:
-        return self._records.get(name)
+        folder, _, last = name.rpartition("/")
+        return self._folders.get(folder, {}).get(last)
 
     def exists(self, name: str) -> bool:
-        return name in self._records
+        return self.get(name) is not None
 
     def delete(self, name: str) -> None:
+        folder, _, last = name.rpartition("/")
         with self._lock:
-            self._records.pop(name, None)
+            self._folders.get(folder, {}).pop(last, None)
 
     def names(self, folder: str) -> list[str]:
         with self._lock:
-            known = list(self._records)
-        prefix = f"{folder}/"
-        rests = [name[len(prefix) :] for name in known if name.startswith(prefix)]
-        return sorted(rest for rest in rests if "/" not in rest)
+            return sorted(self._folders.get(folder, ()))
 
     def remove_leftovers(self, folder: str, before: float) -> int:  # noqa: ARG002 - as the others
         return 0
