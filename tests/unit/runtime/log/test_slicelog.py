@@ -163,14 +163,13 @@ def test_a_writer_that_slept_past_the_floor_has_put_nothing(tmp_path, what):
     log = SliceLog(tmp_path, store)
     floors = log.layout.slice_floors("a", 0) if what == "slice" else log.layout.unit_floors("x#0")
     store.meanwhile = lambda: log.raise_floor(floors, 7)
+    put = {
+        "range": lambda: put_range(log, "x#0", 3),
+        "slice": lambda: publish(log, 3),
+        "skip": lambda: log.put_skip(SkipRecord(unit="x#0", number=3)),
+    }
     with pytest.raises(SupersededError, match="floor 7"):
-        match what:
-            case "range":
-                put_range(log, "x#0", 3)
-            case "slice":
-                publish(log, 3)
-            case "skip":
-                log.put_skip(SkipRecord(unit="x#0", number=3))
+        put[what]()
     for folder in ("units/x#0/ranges", "units/x#0/skips", "log/a/0/slices"):
         assert store.names(folder) == []
 
