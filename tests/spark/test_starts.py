@@ -20,6 +20,7 @@ from holdfast.runtime.spark.session import start_session
 pytestmark = pytest.mark.spark
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+LOGS = ("events@key", "sum")
 SUM, LATE = UnitId(segment="sum"), UnitId(segment="late")
 
 
@@ -101,7 +102,7 @@ def test_what_would_wait_for_ever_fails_with_one_line(spark, tmp_path):
 
     def trimmed(found):
         delivered(0)(found)
-        return SliceLog(tmp_path).floor("log/events@key/0/floors") > 0
+        return all(SliceLog(tmp_path).floor(f"log/{name}/0/floors") for name in LOGS)
 
     run(spark, tmp_path, 1, trimmed)
     kept, home = tmp_path / "kept", tmp_path / "checkpoints" / "sum#0"
