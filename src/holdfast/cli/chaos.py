@@ -28,6 +28,10 @@ def chaos(
     cut: Cut = None,
     shards: Shards = None,
     batch: Batch = None,
+    trim: Annotated[
+        bool,
+        typer.Option("--trim", help="Trim the input as a real run does; check against a copy."),
+    ] = False,
     run_dir: Annotated[
         Path | None, typer.Option("--run-dir", "-d", help="A new one; default: a temporary one.")
     ] = None,
@@ -54,6 +58,7 @@ def chaos(
         schedule=plan,
         nodes=nodes,
         spares=spares,
+        trim=trim,
     )
     where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-chaos-{pipeline.name}-"))
     if where.exists() and any(where.iterdir()):
@@ -123,6 +128,8 @@ def _finish(outcome: Outcome, *, as_json: bool) -> None:
             typer.echo(f"recovered {recovery['unit']} ({recovery['reason']}): {took}")
         if outcome.stop.left:
             typer.echo(f"processes left behind: {outcome.stop.left}")
+        for name, floor in outcome.trimmed.items():
+            typer.echo(f"trimmed {name} up to slice {floor}")
         _show(outcome.verdict)
         typer.echo(f"run directory: {outcome.run_dir}")
     if not outcome.ok:

@@ -42,6 +42,8 @@ def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:
     fresh = {segment.name for segment in affected(after, reset)}
     _check_code(before, after, fresh)
     _check_plan(before, after, fresh)
+    if spec.host == "spark":
+        _check_starts(run_dir, spec, fresh)
     return True
 
 
@@ -72,6 +74,30 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
     # number handed out twice would pass for a zombie.
     (run_dir / "schemas.json").unlink(missing_ok=True)
     return [segment.name for segment in chosen]
+
+
+def _check_starts(run_dir: Path, spec: RunSpec, fresh: set[str]) -> None:
+    """Refuse what would wait for ever for slices that are trimmed, before anything is started."""
+    from holdfast.runtime.log.slicelog import SliceLog
+    from holdfast.runtime.log.start import find_gap, refusal, thread_start
+    from holdfast.runtime.spark.checkpoint import newest_checkpoint, next_batch
+
+    log, deployment = SliceLog(run_dir), spec.deployment
+    for unit in deployment.units():
+        segment = deployment.segment(unit.segment)
+        anew = segment.name in fresh
+        checkpointed = segment.kind == "inner" and not anew
+        first: int | None
+        if checkpointed:
+            found = newest_checkpoint(log.layout.checkpoint(unit, 0).parent)
+            tasks = len(segment.inputs) * int(spec.options.get("partitions", 1))
+            first = next_batch(found, tasks) if found else 0
+        else:
+            first = 0 if anew else thread_start(log, unit)
+        gap = None if first is None else find_gap(log, deployment, unit, first=first, fresh=fresh)
+        if gap is not None:
+            chosen = fresh if anew else ()
+            raise refusal(log, deployment, gap, checkpointed=checkpointed, chosen=chosen)
 
 
 def _check_code(before: Deployment, after: Deployment, fresh: set[str]) -> None:

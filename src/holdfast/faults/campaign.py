@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.faults.inject import WAIT_S, Injected, Injector
+from holdfast.faults.keep import InputKeeper
 from holdfast.faults.schedule import Schedule
 from holdfast.faults.verify import Verdict, verify
 from holdfast.model.deployment import Deployment
@@ -26,6 +27,8 @@ from holdfast.runtime.spark.prepare import prepare
 
 START_S = 180.0
 """How long a run may take to come up, several cold sessions on few cores included."""
+TRIM_S = 180.0
+"""How long it may take until the first slices are trimmed: 16 batches of the slowest source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,9 @@ class Campaign:
     batches_after: int = 6
     """Batches every exporter must deliver then: a window's row comes a batch or more behind the
     epoch that closes it, for each stateful segment on its way."""
+    trim: bool = False
+    """Trim what sources published as every run does; a copy is kept aside for the check. Faults
+    begin when the first slices are trimmed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,8 @@ class Outcome:
     recoveries: tuple[dict[str, Any], ...]
     stop: StopReport
     verdict: Verdict
+    trimmed: Mapping[str, int] = field(default_factory=dict)
+    """Log of a source to its first slice that was not trimmed, if the run was to trim them."""
 
     @property
     def ok(self) -> bool:
@@ -70,6 +78,7 @@ class Outcome:
             "recoveries": list(self.recoveries),
             "clean_stop": self.stop.clean,
             "left": list(self.stop.left),
+            "trimmed": dict(self.trimmed),
             "verdict": self.verdict.to_json(),
         }
 
@@ -83,7 +92,7 @@ def run_campaign(
         host="spark",
         deployment=campaign.deployment,
         policy=Policy(workers=campaign.nodes),
-        options={"keep_input": True},
+        options={"keep_input": not campaign.trim},
     )
     settings = LaunchSettings(
         nodes=campaign.nodes,
@@ -94,12 +103,17 @@ def run_campaign(
     )
     prepare(report)
     run = LocalRun(run_dir, spec, settings)
+    keeper = InputKeeper(run_dir, [source.name for source in campaign.pipeline.sources])
     injector: Injector | None = None
     recoveries: list[dict[str, Any]] = []
     try:
         report(f"starting {campaign.nodes} nodes and {campaign.spares} spares in {run_dir}")
         run.start()
+        if campaign.trim:
+            keeper.start()
         run.wait_for(all_running, START_S, "the start")
+        if campaign.trim:
+            run.wait_for(lambda _: all(keeper.trimmed().values()), TRIM_S, "trimming the input")
         injector = Injector(
             run,
             campaign.schedule,
@@ -123,6 +137,10 @@ def run_campaign(
         if injector is not None:
             injector.close()
         stopped = run.stop()
+        if campaign.trim:
+            keeper.close()
+    if campaign.trim:
+        keeper.require_whole()
     report("verifying")
     return Outcome(
         run_dir=run_dir,
@@ -130,6 +148,7 @@ def run_campaign(
         recoveries=tuple(recoveries),
         stop=stopped,
         verdict=verify(run_dir, campaign.pipeline),
+        trimmed=keeper.trimmed() if campaign.trim else {},
     )
 
 

@@ -105,9 +105,15 @@ def boundaries(run_dir: Path, operator: str) -> list[Path]:
     )
 
 
+def kept_folder(run_dir: Path) -> Path:
+    """Where a checker keeps a copy of the input of a run that trims its own."""
+    return run_dir / "kept"
+
+
 def kept_slices(run_dir: Path, source: str) -> list[KeptSlice]:
     """All slices of a source, which must all be there; the smallest of its logs is read."""
-    logs = boundaries(run_dir, source)
+    copied = kept_folder(run_dir)
+    logs = boundaries(copied if copied.is_dir() else run_dir, source)
     if not logs:
         raise BadInputError(f"has no log of the source {source!r}", where=str(run_dir))
     found = []
@@ -117,7 +123,7 @@ def kept_slices(run_dir: Path, source: str) -> list[KeptSlice]:
             raise BadInputError(
                 f"the input of {source!r} was not kept whole",
                 where=str(run_dir),
-                hint="run with --keep-input",
+                hint="run with --keep-input, or check with `holdfast chaos --trim`",
             )
         for number, path in records.items():
             found.append(_kept(source, int(shard.name), number, path, shard / "data"))

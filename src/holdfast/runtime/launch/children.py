@@ -27,6 +27,8 @@ Kind = Literal["node", "coordinator"]
 MAX_OUTPUT = 4 * 2**20
 """Bytes of standard output kept, and as many of what came before."""
 ERROR_LINES = 30
+MAX_LISTED = 256
+"""Processes started until those that ended are forgotten."""
 _NOISE = ("Picked up JAVA_TOOL_OPTIONS", "WARNING: Using incubator modules")
 """What Java says at every start and nobody needs."""
 
@@ -165,14 +167,23 @@ def _scratch_variables(folder: Path) -> dict[str, str]:
 
 
 class ProcessList:
-    """RUN/processes.jsonl: every process ever started here, so that a later launch can check."""
+    """RUN/processes.jsonl: the processes started here, so that a later launch can check.
 
-    def __init__(self, run_dir: Path) -> None:
+    Those that ended are forgotten once there are many, so that the list does not grow with the run.
+    """
+
+    def __init__(self, run_dir: Path, *, compact_after: int = MAX_LISTED) -> None:
         self._path = run_dir / "processes.jsonl"
+        self._compact_after = compact_after
+        self._added = 0
+        """Lines since the list was last made short."""
 
     def add(self, record: ProcessRecord) -> None:
+        if self._added >= self._compact_after:
+            self._compact()
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(record)) + "\n")
+        self._added += 1
 
     def clear(self) -> None:
         """A new launch begins and nothing of the old ones is left."""
@@ -183,6 +194,22 @@ class ProcessList:
             return []
         lines = self._path.read_text(encoding="utf-8").splitlines()
         return [ProcessRecord(**json.loads(line)) for line in lines]
+
+    def _compact(self) -> None:
+        """Keep who lives, and one line of each launch: what it started is found by its name."""
+        records = self.records()
+        newest = {record.launch: record for record in records}
+        kept = [
+            record
+            for record in records
+            if record is newest[record.launch]
+            or ProcessId(pid=record.pid, started=record.started).alive()
+        ]
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(asdict(item)) + "\n" for item in kept))
+        # Others read it meanwhile; they see the old list or the new one, both whole.
+        temporary.replace(self._path)
+        self._added = 0
 
     def leftovers(self) -> list[int]:
         """Living processes of all launches recorded here, children of theirs included."""
@@ -196,3 +223,19 @@ class ProcessList:
             found.update(launch_members(launch))
         found.discard(os.getpid())
         return sorted(found)
+
+
+def forget_logs(run_dir: Path, *, keep: int) -> None:
+    """Remove the logs of all but the nodes that were heard last: earlier launches had others."""
+    heard: dict[str, float] = {}
+    for path in (run_dir / "nodes").glob("*.*"):
+        name = path.name.partition(".")[0]
+        heard[name] = max(heard.get(name, 0.0), path.stat().st_mtime)
+    for name in sorted(heard, key=heard.__getitem__)[: max(0, len(heard) - keep)]:
+        remove_logs(run_dir, name)
+
+
+def remove_logs(run_dir: Path, node: str) -> None:
+    """Remove the logs and the output of a node."""
+    for path in (run_dir / "nodes").glob(f"{node}.*"):
+        path.unlink(missing_ok=True)

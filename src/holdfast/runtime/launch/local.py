@@ -24,7 +24,7 @@ from holdfast.control.shell.rundir import BAD_INPUT
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.control.view import summary
 from holdfast.health.budget import RestartBudget
-from holdfast.runtime.launch.children import Child, ProcessList
+from holdfast.runtime.launch.children import Child, ProcessList, forget_logs, remove_logs
 
 log = logging.getLogger("holdfast.launch")
 
@@ -133,6 +133,7 @@ class LocalLauncher:
     def start(self) -> None:
         """Start everything; returns before anything has joined."""
         with self._lock:
+            forget_logs(self._run_dir, keep=ENDED_LOGS)
             self._coordinator = self._start_coordinator()
             for index in range(self._settings.nodes):
                 self.add_node(f"n{index}", self._domain(index), spare=False)
@@ -336,6 +337,7 @@ class LocalLauncher:
 
     def _node_ended(self, child: Child) -> None:
         del self._nodes[child.name]
+        domain = self._domains.pop(child.name)
         self._exits.append((child.name, child.pid))
         self._tell({"exited": {"node": child.name, "pid": child.pid}})
         log.info("node %s ended with %s", child.name, child.exit_code())
@@ -354,10 +356,10 @@ class LocalLauncher:
         now = self._clock.now()
         self._replaced = self._settings.restarts.recent((*self._replaced, now), now)
         if failed and (self._hopeless or self._failed_starts >= self._settings.failed_starts):
-            self._owed.append(self._domains[child.name])
+            self._owed.append(domain)
         elif self._settings.restarts.allows(self._replaced, now):
             delay = self._settings.replace_delay_s if self._settings.spares else 0.0
-            self._due.append((now + delay, self._domains[child.name]))
+            self._due.append((now + delay, domain))
         else:
             self._report(f"nodes die too often: {child.name} is not replaced")
 
@@ -394,9 +396,7 @@ class LocalLauncher:
     def _forget_logs(self, name: str) -> None:
         self._ended.append(name)
         if len(self._ended) > ENDED_LOGS:
-            old = self._ended.popleft()
-            for path in (self._run_dir / "nodes").glob(f"{old}.*"):
-                path.unlink(missing_ok=True)
+            remove_logs(self._run_dir, self._ended.popleft())
 
     def _coordinator_ended(self, child: Child) -> None:
         code = child.exit_code()

@@ -63,6 +63,18 @@ def all_running(view: dict[str, Any]) -> bool:
     )
 
 
+def remove_leftovers(run_dir: Path) -> None:
+    """Remove what processes that were killed could not; only while nothing runs here.
+
+    Rehearsals link slices, so what one leaves would keep trimmed ones on the disk.
+    """
+    for folder in ("scratch", "warm"):
+        shutil.rmtree(run_dir / folder, ignore_errors=True)
+    for pattern in ("schemas.*.tmp", "run.json.*", "processes.tmp"):
+        for path in run_dir.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
 class LocalRun:
     """One launch of a run directory; start it once."""
 
@@ -108,8 +120,7 @@ class LocalRun:
         self.require_free()
         write_spec(self.run_dir, self.spec)
         self._list.clear()
-        # What a launcher that was itself killed could not remove.
-        shutil.rmtree(self.run_dir / "scratch", ignore_errors=True)
+        remove_leftovers(self.run_dir)
         self._started = True
         self.launcher.start()
 

@@ -9,6 +9,9 @@ from urllib.parse import quote
 from holdfast.model.deployment import UnitId
 from holdfast.model.records import record_name
 
+STOP_MARK = "stop-"
+"""Start of the name of a file in a unit's folder that tells a generation's tasks to give up."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
@@ -37,9 +40,8 @@ class Layout:
     def data(self, boundary: str, shard: int) -> Path:
         return self.root / "log" / word(boundary) / str(shard) / "data"
 
-    def side(self, unit: str) -> Path:
-        """What a source notes while reading a batch: rows, late rows, the watermark it reached."""
-        return self.root / "units" / word(unit) / "side"
+    def unit(self, unit: str) -> Path:
+        return self.root / "units" / word(unit)
 
     def late(self, unit: str) -> Path:
         return self.root / "units" / word(unit) / "late"

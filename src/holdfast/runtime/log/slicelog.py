@@ -1,8 +1,8 @@
 """The slice log of one run: typed records over a store, and who may still write them.
 
-A number below the floor was decided and trimmed; putting it again would decide it twice. Writers
-check the floor before they put. A writer that is suspended between check and put may leave a
-record below the floor: nobody reads there, and the next trim removes it.
+A number below the floor was decided and trimmed; putting it again would decide it twice. So what
+is put or found below the floor does not exist. Writers look at the floor before the put, which is
+no more than thrift, and again after it, which counts: they may have slept in between.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class SliceLog:
     # Ranges
 
     def range(self, unit: str, number: int) -> RangeRecord | None:
-        return self._get(RangeRecord, member(self.layout.ranges(unit), number))
+        record = self._get(RangeRecord, member(self.layout.ranges(unit), number))
+        if record is not None and number < self.floor(self.layout.unit_floors(unit)):
+            return None
+        return record
 
     def need_range(self, unit: str, number: int) -> RangeRecord | None:
         """The range record a batch depends on; None only for the one before the first."""
@@ -79,12 +82,10 @@ class SliceLog:
 
     def put_range(self, record: RangeRecord) -> RangeRecord:
         """Fix what a batch reads; returns the record that counts, maybe someone else's."""
-        self._check_floor(self.layout.unit_floors(record.unit), record.number, record.unit)
-        return self._put(
-            RangeRecord,
-            member(self.layout.ranges(record.unit), record.number, record.timeline),
-            replace(record, writer=self.writer),
-        )
+        name = member(self.layout.ranges(record.unit), record.number, record.timeline)
+        floors = self.layout.unit_floors(record.unit)
+        record = replace(record, writer=self.writer)
+        return self._put_above(floors, RangeRecord, name, record, unit=record.unit)
 
     def put_time(self, unit: str, number: int) -> float:
         """When a range record was put, wall-clock seconds; 0 if that is not known."""
@@ -109,11 +110,10 @@ class SliceLog:
         return self._get(SkipRecord, member(self.layout.skips(unit), number))
 
     def put_skip(self, record: SkipRecord) -> SkipRecord:
-        return self._put(
-            SkipRecord,
-            member(self.layout.skips(record.unit), record.number, record.timeline),
-            replace(record, writer=self.writer),
-        )
+        name = member(self.layout.skips(record.unit), record.number, record.timeline)
+        floors = self.layout.unit_floors(record.unit)
+        record = replace(record, writer=self.writer)
+        return self._put_above(floors, SkipRecord, name, record, unit=record.unit)
 
     # Slices
 
@@ -122,7 +122,7 @@ class SliceLog:
 
     def need_slice(self, boundary: str, shard: int, number: int) -> SliceRecord:
         record = self.slice(boundary, shard, number)
-        if record is None:
+        if record is None or number < self.floor(self.layout.slice_floors(boundary, shard)):
             raise SupersededError(
                 f"slice {number} of {boundary} shard {shard} is gone: a newer unit went on"
             )
@@ -137,10 +137,10 @@ class SliceLog:
     def put_slice(self, record: SliceRecord, *, unit: str) -> SliceRecord:
         """Publish a slice; raises if the number was published with other rows."""
         floors = self.layout.slice_floors(record.boundary, record.shard)
-        self._check_floor(floors, record.number, unit)
         record = replace(record, writer=self.writer)
         folder = self.layout.slices(record.boundary, record.shard)
-        stored = self._put(SliceRecord, member(folder, record.number, record.timeline), record)
+        name = member(folder, record.number, record.timeline)
+        stored = self._put_above(floors, SliceRecord, name, record, unit=unit)
         if not stored.same_content(record):
             raise NondeterministicError(unit, record, stored)
         return stored
@@ -171,9 +171,14 @@ class SliceLog:
     # Generations
 
     def claim(self, unit: str, generation: int) -> None:
-        """Tell older generations to stop; a courtesy, as safety rests on the records alone."""
-        name = member(self.layout.generations(unit), generation)
-        self.store.put_if_absent(name, self.writer.encode())
+        """Tell older generations to stop; a courtesy, as safety rests on the records alone.
+
+        Only the newest claim counts, so the older ones are removed: a unit that is taken over
+        again and again leaves no trail.
+        """
+        folder = self.layout.generations(unit)
+        self.store.put_if_absent(member(folder, generation), self.writer.encode())
+        self._delete_below(folder, generation)
 
     def check_current(self, unit: str, generation: int) -> None:
         """Raise if a newer generation has claimed the unit."""
@@ -192,6 +197,9 @@ class SliceLog:
     def raise_floor(self, folder: str, number: int) -> None:
         """Announce that everything below a number is about to be removed."""
         self.store.put_if_absent(member(folder, number), self.writer.encode())
+        self._delete_below(folder, number)
+
+    def _delete_below(self, folder: str, number: int) -> None:
         for name in self.store.names(folder):
             if parse_record_name(name)[1] < number:
                 self.store.delete(f"{folder}/{name}")
@@ -203,6 +211,17 @@ class SliceLog:
                 f"{unit}: record {record_name(number)} was trimmed (floor {floor}): "
                 "a newer unit went on"
             )
+
+    def _put_above(self, floors: str, kind: type[R], name: str, record: R, *, unit: str) -> R:
+        """Put a record unless its number is below the floor, or is when the put is over."""
+        self._check_floor(floors, record.number, unit)
+        stored = self._put(kind, name, record)
+        try:
+            self._check_floor(floors, record.number, unit)
+        except SupersededError:
+            self.store.delete(name)
+            raise
+        return stored
 
     def _get(self, kind: type[R], name: str) -> R | None:
         data = self.store.get(name)

@@ -1,4 +1,4 @@
-"""Removing what no retained batch of any consumer may still need.
+"""Removing what no retained batch of any consumer may still need, and what dead writers left.
 
 First the floor is raised, then records are removed, then files: a reader that meets a missing
 record below the floor knows it was left behind, and a crash in between leaves garbage that the
@@ -7,14 +7,17 @@ next trim removes, never a record without its files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.model.deployment import Deployment, Segment
 from holdfast.model.records import parse_record_name
+from holdfast.runtime.log.layout import STOP_MARK, word
 from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.store import LEFTOVER_S
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
@@ -29,21 +32,26 @@ class Trimmer:
     retain: int = RETAIN_BATCHES
     keep_input: bool = False
     """Never trim what sources published: for checking results against the whole input."""
+    clock: Callable[[], float] = time.time
+    """Wall-clock seconds, as files are stamped; tells what writers that died have left."""
 
     def trim_unit(self, unit: str, newest: int) -> int:
-        """Remove range records, skips and side notes of batches no one can redo."""
+        """Remove range records and skips of batches no one can redo."""
         floor = retained_floor(newest, self.retain) - 1  # a batch needs the range before it
         layout = self.log.layout
+        home = f"units/{word(unit)}"
+        self._sweep(*(f"{home}/{kind}" for kind in ("ranges", "skips", "floors", "generations")))
+        self._sweep(f"{home}/files", f"{home}/taken")
         if floor <= 0:
             return 0
         self.log.raise_floor(layout.unit_floors(unit), floor)
         removed = _remove(self.log, layout.ranges(unit), floor)
         _remove(self.log, layout.skips(unit), floor)
-        _remove_files(layout.side(unit), floor)
         return removed
 
     def trim_outputs(self, segment: Segment, shard: int) -> int:
         """Remove published slices that every consumer has left behind for good."""
+        layout = self.log.layout
         if self.keep_input and segment.kind == "source":
             return 0
         removed = 0
@@ -51,10 +59,18 @@ class Trimmer:
             floor = self._slice_floor(boundary.name, shard)
             if floor <= 0:
                 continue
-            self.log.raise_floor(self.log.layout.slice_floors(boundary.name, shard), floor)
-            removed += _remove(self.log, self.log.layout.slices(boundary.name, shard), floor)
-            _remove_files(self.log.layout.data(boundary.name, shard), floor)
+            self.log.raise_floor(layout.slice_floors(boundary.name, shard), floor)
+            removed += _remove(self.log, layout.slices(boundary.name, shard), floor)
+            # Also of batches that were written and never published: their number passes as well.
+            _remove_files(layout.data(boundary.name, shard), floor)
+            self._sweep(layout.slices(boundary.name, shard))
+            self._sweep(layout.slice_floors(boundary.name, shard))
         return removed
+
+    def _sweep(self, *folders: str) -> None:
+        """Remove temporary files that killed writers left."""
+        for folder in folders:
+            self.log.store.remove_leftovers(folder, self.clock() - LEFTOVER_S)
 
     def _slice_floor(self, boundary: str, shard: int) -> int:
         ranges = []
@@ -65,6 +81,14 @@ class Trimmer:
                 ranges.append(self.log.range(unit, oldest - 1) if oldest > 0 else None)
         # A range trimmed meanwhile reads as None, so as 0: the next trim will do.
         return slice_floor(boundary, shard, ranges)
+
+
+def remove_stop_marks(log: SliceLog, unit: str, below: int) -> None:
+    """Remove the stop marks of older generations: the claim of a newer one stops their tasks."""
+    for path in log.layout.unit(unit).glob(f"{STOP_MARK}*"):
+        number = path.name.removeprefix(STOP_MARK)
+        if number.isdigit() and int(number) < below:
+            path.unlink(missing_ok=True)
 
 
 def _remove(log: SliceLog, folder: str, floor: int) -> int:

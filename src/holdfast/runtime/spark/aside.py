@@ -11,13 +11,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import uuid
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from holdfast.runtime.log.store import sync_folder
+from holdfast.runtime.log.store import (
+    LEFTOVER_S,
+    remove_temporaries,
+    sync_folder,
+    temporary_name,
+)
 
 log = logging.getLogger("holdfast.node")
 
@@ -29,7 +34,7 @@ def put_aside(folder: Path, number: int, rows: Any, *, keep_all: bool) -> Path:
     """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{number:010d}.arrow"
-    temporary = folder / f".{uuid.uuid4().hex}.tmp"
+    temporary = folder / temporary_name()
     try:
         with temporary.open("wb") as file:
             with pa.ipc.new_stream(file, rows.schema) as stream:
@@ -41,6 +46,7 @@ def put_aside(folder: Path, number: int, rows: Any, *, keep_all: bool) -> Path:
         temporary.unlink(missing_ok=True)
     if not keep_all:
         forget_oldest(folder)
+        remove_temporaries(folder, time.time() - LEFTOVER_S)
     sync_folder(folder)
     return path
 

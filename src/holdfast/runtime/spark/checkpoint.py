@@ -8,6 +8,7 @@ a clone gets its own, or it would depend on a directory that is removed some tak
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,38 +24,54 @@ from holdfast.runtime.log.crash import Crash
 # of a directory that is still being written holds everything its last commit needs.
 _ORDER = ("metadata", "commits", "offsets", "sources", "state")
 
+_UNFINISHED = re.compile(r"\.(\d+)-[0-9a-f]{32}\.(?:cloning|gone)")
 _OPERATOR_METADATA = re.compile(r"state/\d+/_metadata/v2")
 _SCHEMA_FILE = re.compile(r"(?P<scheme>(?:file:)?).*/(?P<inside>state/\d+/_stateSchema/.*)")
 
 
 def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> None:
-    """Make `target` a snapshot of `source`; it appears whole or not at all."""
+    """Make `target` a snapshot of `source`; it appears whole or not at all.
+
+    Everything is made relative to the open directory. So if a newer generation takes this one for
+    dead and removes the unfinished clone under our hands, nothing of it comes back: the last step
+    finds no directory to rename.
+    """
     if target.exists():
         return
     temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.cloning")
     temporary.mkdir(parents=True)
+    home = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
     made: set[str] = {""}
     try:
         # Plain strings: a join that was not snapshotted for a while has thousands of files.
         for step, (folder, name) in enumerate(_files(source)):
             if folder not in made:
-                (temporary / folder).mkdir(parents=True, exist_ok=True)
-                made.add(folder)
+                _make_folders(home, folder, made)
+            inside = f"{folder}/{name}" if folder else name
             try:
                 if _OPERATOR_METADATA.fullmatch(folder):
-                    _move_schema_paths(source / folder / name, temporary / folder / name, target)
+                    _move_schema_paths(source / inside, home, inside, target)
                 else:
-                    os.link(f"{source}/{folder}/{name}", f"{temporary}/{folder}/{name}")
+                    os.link(f"{source}/{inside}", inside, dst_dir_fd=home)
             except FileNotFoundError:
                 continue  # purged meanwhile, so older than what the newest commit needs
             if step == 2:
                 crash.at("during-clone", unit)
         temporary.rename(target)
     finally:
+        os.close(home)
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _move_schema_paths(source: Path, copy: Path, checkpoint: Path) -> None:
+def _make_folders(home: int, folder: str, made: set[str]) -> None:
+    parent = folder.rpartition("/")[0]
+    if parent not in made:
+        _make_folders(home, parent, made)
+    os.mkdir(folder, dir_fd=home)
+    made.add(folder)
+
+
+def _move_schema_paths(source: Path, home: int, copy: str, checkpoint: Path) -> None:
     """Copy an operator's metadata so that its schema files are those of `checkpoint`.
 
     The checksum that Hadoop keeps beside the file is left out: it would be that of the other one.
@@ -70,13 +87,16 @@ def _move_schema_paths(source: Path, copy: Path, checkpoint: Path) -> None:
 
     def moved(path: str) -> str:
         found = _SCHEMA_FILE.fullmatch(path)
-        home = checkpoint.absolute()
-        return path if found is None else f"{found['scheme']}{home}/{found['inside']}"
+        place = checkpoint.absolute()
+        return path if found is None else f"{found['scheme']}{place}/{found['inside']}"
 
     for store in stores:
         if store.get("stateSchemaFilePaths"):
             store["stateSchemaFilePaths"] = [moved(path) for path in store["stateSchemaFilePaths"]]
-    copy.write_text(f"{version}\n{json.dumps(metadata, separators=(',', ':'))}")
+    text = f"{version}\n{json.dumps(metadata, separators=(',', ':'))}"
+    handle = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=home)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
 
 
 def newest_generation(folder: Path, below: int) -> int | None:
@@ -87,13 +107,49 @@ def newest_generation(folder: Path, below: int) -> int | None:
     return max((number for number in known if number < below), default=None)
 
 
-def remove_older(folder: Path, keep_from: int) -> None:
-    """Remove checkpoints of generations that no takeover will clone any more."""
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The newest complete checkpoint of a unit."""
+    found = sorted(path for path in folder.glob("[0-9]*") if path.name.isdigit())
+    return found[-1] if found else None
+
+
+def tidy(folder: Path, *, generation: int, keep_from: int) -> None:
+    """Remove checkpoints older than `keep_from`, and clones that older generations left unfinished.
+
+    To be called by a generation that has its own. Hard links keep old state alive for as long as
+    any checkpoint has them, so nothing may stay behind. What is removed is moved away first: a
+    directory that is half removed must never pass for a whole one.
+    """
     if not folder.exists():
         return
     for path in folder.iterdir():
+        unfinished = _UNFINISHED.fullmatch(path.name)
         if path.name.isdigit() and int(path.name) < keep_from:
-            shutil.rmtree(path, ignore_errors=True)
+            gone = path.with_name(f".{path.name}-{uuid.uuid4().hex}.gone")
+        elif unfinished and int(unfinished[1]) < generation:
+            gone = path.with_suffix(".gone")
+        else:
+            continue
+        with contextlib.suppress(FileNotFoundError):  # someone else does the same
+            path.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+
+def next_batch(checkpoint: Path, rows: int) -> int | None:
+    """Our number of the batch that a query goes on with; None: that is for Spark to find out.
+
+    `rows` is how many rows of the clock source stand for one batch.
+    """
+    commits = checkpoint / "commits"
+    found = commits.iterdir() if commits.is_dir() else ()
+    known = [int(path.name) for path in found if path.name.isdigit()]
+    if not known:
+        return 0
+    try:
+        return batch_number(checkpoint, max(known), rows) + 1
+    except CorruptLogError:
+        # Spark does not sync its files; after a power cut it tells what is torn better than we.
+        return None
 
 
 def batch_number(checkpoint: Path, spark_batch: int, rows: int) -> int:

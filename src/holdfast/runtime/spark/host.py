@@ -22,6 +22,7 @@ from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.store import write_durably
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.spark.check import check_pipeline
@@ -198,11 +199,18 @@ class SparkUnitHost:
                     clone_from=clone_from,
                 )
             case "source":
-                log.claim(str(unit), generation)
+                self._claim(context)
                 return self._source(context, segment)
             case "exporter":
-                log.claim(str(unit), generation)
+                self._claim(context)
                 return self._exporter(context, segment)
+
+    def _claim(self, context: UnitContext) -> None:
+        """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
+        log = context.log
+        log.claim(context.name, context.generation)
+        first = thread_start(log, context.unit)
+        require_start(log, context.deployment, context.unit, first=first)
 
     def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
         return SparkUnit(

@@ -22,13 +22,15 @@ from holdfast.pipeline import Pipeline
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
-from holdfast.runtime.log.trim import TRIM_EVERY
+from holdfast.runtime.log.start import require_start
+from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
 from holdfast.runtime.profile.state import StateFiles
 from holdfast.runtime.spark.checkpoint import (
     batch_number,
     clone_checkpoint,
     newest_generation,
-    remove_older,
+    next_batch,
+    tidy,
 )
 from holdfast.runtime.spark.compile import (
     OperatorError,
@@ -45,8 +47,6 @@ from holdfast.runtime.spark.threads import Progress, UnitContext
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""
-KEEP_GENERATIONS = 2
-"""Checkpoints of older generations that stay: the one in use and the one it was cloned from."""
 
 
 class BatchFailedError(HoldfastError):
@@ -129,14 +129,38 @@ class SparkUnit:
         context = self.context
         context.log.claim(context.name, context.generation)
         target = self._checkpoint(context.generation)
+        source = context.generation if target.exists() else self._clone_source()
+        self._require_start(source)
         if target.exists():
             return
-        source = self._clone_source()
         if source is None:
             target.mkdir(parents=True)
             return
         clone_checkpoint(self._checkpoint(source), target, unit=context.name, crash=context.crash)
-        remove_older(target.parent, source - KEEP_GENERATIONS + 1)
+        self._tidy(keep_from=source - 1)
+
+    def _tidy(self, *, keep_from: int) -> None:
+        """Remove what generations before `keep_from` left behind, and clones that none finished."""
+        context = self.context
+        folder = self._checkpoint(0).parent
+        tidy(folder, generation=context.generation, keep_from=keep_from)
+        remove_stop_marks(context.log, context.name, keep_from)
+
+    def _require_start(self, generation: int | None) -> None:
+        """Refuse what would wait for ever: a start from a checkpoint that the log has left behind.
+
+        Before anything is made of it, so that a checkpoint put back later is still the newest. A
+        native source holds its checkpoint against the records by itself.
+        """
+        context = self.context
+        if context.segment.kind != "inner":
+            return
+        tasks = len(context.segment.inputs) * self._partitions
+        first = 0 if generation is None else next_batch(self._checkpoint(generation), tasks)
+        if first is not None:
+            require_start(
+                context.log, context.deployment, context.unit, first=first, checkpointed=True
+            )
 
     def _clone_source(self) -> int | None:
         folder = self._checkpoint(0).parent
@@ -252,7 +276,8 @@ class SparkUnit:
         written = collect_files(
             frame, context.segment.outputs, layout=log.layout, shard=context.unit.shard
         )
-        if self._stop_marker().exists():
+        # The mark is removed once a newer generation runs, the event stays.
+        if self._stopping.is_set() or self._stop_marker().exists():
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
             raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
@@ -291,6 +316,8 @@ class SparkUnit:
         if number % TRIM_EVERY == TRIM_EVERY - 1:
             self.context.trimmer.trim_unit(self.context.name, number)
             self.context.trimmer.trim_outputs(self.context.segment, self.context.unit.shard)
+            # This generation has shown that it runs: the next will clone its checkpoint.
+            self._tidy(keep_from=self.context.generation)
 
     def _ranges(self, number: int) -> tuple[RangeRecord, RangeRecord | None]:
         record = self.context.log.need_range(self.context.name, number)

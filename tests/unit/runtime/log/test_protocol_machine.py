@@ -8,15 +8,22 @@ started is a woken zombie.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import GroupPart, RangeRecord, SliceFile, SliceRecord
+from holdfast.model.records import (
+    GroupPart,
+    RangeRecord,
+    SliceFile,
+    SliceRecord,
+    parse_record_name,
+)
 from holdfast.runtime.log.protocol import Batching, next_range, read_range, roundest
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.store import MemoryStore
@@ -81,6 +88,20 @@ class Generation:
         return max(self.states, default=-1)
 
 
+class SleepyStore(MemoryStore):
+    """A store whose next writer falls asleep just before its put, while the world goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], None] | None = None
+
+    def put_if_absent(self, name: str, data: bytes) -> bytes:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().put_if_absent(name, data)
+
+
 @dataclass
 class Ghost:
     """What the test knows and the protocol does not."""
@@ -95,11 +116,12 @@ class ProtocolMachine(RuleBasedStateMachine):
     @initialize(shards=st.integers(1, 2), one=st.booleans(), span=st.integers(1, 3))
     def build(self, shards: int, one: bool, span: int) -> None:
         self.deployment = deployment(shards)
-        self.store = MemoryStore()
+        self.store = SleepyStore()
         self.log = SliceLog("/none", self.store)
         self.batching = Batching(batch_epochs=span, one_epoch_per_batch=one)
         self.generations: list[Generation] = []
         self.ghost = Ghost()
+        self.slept = False
         self.source_next = [0] * shards
         self.source_epoch = [-1] * shards
         for unit in ("sum", "out"):
@@ -187,6 +209,38 @@ class ProtocolMachine(RuleBasedStateMachine):
             for shard in range(segment.shards):
                 trimmer.trim_outputs(segment, shard)
 
+    @precondition(lambda self: not self.slept)  # once: it makes a long log, dear to check
+    @rule(unit=UNITS, batches=st.integers(6, 8))
+    def put_after_a_long_sleep(self, unit: str, batches: int) -> None:
+        """A writer has looked at the floor and falls asleep; the next one trims past its number."""
+        old = self._newest(unit)
+        for shard in range(len(self.source_next)):
+            self.source_publishes(shard, 1, 1)
+        for _ in range(12):
+            if old.alive and old.phase not in ("put_range", "put_slice"):
+                self._step(old)
+        if not old.alive or old.phase not in ("put_range", "put_slice"):
+            return
+
+        def meanwhile() -> None:
+            writer = SliceLog("/none", self.store)
+            writer.claim(f"{unit}#0", old.number + 1)
+            states = dict(old.states)
+            new = Generation(unit=unit, number=old.number + 1, writer=writer, states=states)
+            self.generations.append(new)
+            for value in range(batches):
+                for shard in range(len(self.source_next)):
+                    self.source_publishes(shard, value, 1)
+                for name in ("sum", "out"):
+                    self.run_newest(name)
+            for name in ("sum", "out"):
+                self.trim(name, 0)
+
+        self.slept = True
+        self.store.meanwhile = meanwhile
+        self._step(old)
+        self.store.meanwhile = None
+
     # One process
 
     def _of(self, unit: str) -> list[Generation]:
@@ -229,6 +283,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         assert generation.proposed is not None
         record = generation.writer.put_range(generation.proposed)
         key = (record.unit, record.number)
+        assert record.number >= self._floor(f"units/{record.unit}"), "decided below the floor"
         first = self.ghost.ranges.setdefault(key, record)
         assert first.inputs == record.inputs, "a batch was decided twice"
         assert first.upto == record.upto
@@ -265,6 +320,7 @@ class ProtocolMachine(RuleBasedStateMachine):
                 ),
                 unit=record.unit,
             )
+            assert stored.number >= self._floor("log/sum/0"), "published below the floor"
             first = self.ghost.slices.setdefault(("sum", 0, record.number), stored)
             assert first.same_content(stored), "a slice was published twice"
         generation.phase = "commit"
@@ -278,7 +334,18 @@ class ProtocolMachine(RuleBasedStateMachine):
         }
         generation.phase, generation.running, generation.proposed = "check", None, None
 
+    def _floor(self, folder: str) -> int:
+        names = self.store.names(f"{folder}/floors")
+        return max((parse_record_name(name)[1] for name in names), default=0)
+
     # What must always hold
+
+    @invariant()
+    def nothing_stays_below_the_floor(self) -> None:
+        folders = {"units/sum#0": "ranges", "units/out#0": "ranges", "log/sum/0": "slices"}
+        for folder, kind in folders.items():
+            numbers = [parse_record_name(name)[1] for name in self.store.names(f"{folder}/{kind}")]
+            assert min(numbers, default=self._floor(folder)) >= self._floor(folder)
 
     @invariant()
     def ranges_have_no_gap_and_lose_nothing(self) -> None:

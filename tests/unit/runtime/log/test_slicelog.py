@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import CorruptLogError
 from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.model.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.runtime.log.protocol import (
     Batching,
     epoch_due,
@@ -23,6 +23,7 @@ from holdfast.runtime.log.protocol import (
 )
 from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog, SupersededError
 from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.log.trim import Trimmer
 
 pytestmark = pytest.mark.unit
@@ -141,6 +142,60 @@ def test_a_trimmed_number_cannot_be_put_again(tmp_path):
     with pytest.raises(SupersededError):
         publish(SliceLog(tmp_path), 2)
     assert log.newest_range("x#0") == 39
+
+
+class SleepyStore(MemoryStore):
+    """Its next writer falls asleep just before the put, while something else happens."""
+
+    meanwhile = None
+
+    def put_if_absent(self, name, data):
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().put_if_absent(name, data)
+
+
+@pytest.mark.parametrize("what", ["range", "slice", "skip"])
+def test_a_writer_that_slept_past_the_floor_has_put_nothing(tmp_path, what):
+    """It looked at the floor, slept, put; looked at afterwards, its record does not exist."""
+    store = SleepyStore()
+    log = SliceLog(tmp_path, store)
+    floors = log.layout.slice_floors("a", 0) if what == "slice" else log.layout.unit_floors("x#0")
+    store.meanwhile = lambda: log.raise_floor(floors, 7)
+    put = {
+        "range": lambda: put_range(log, "x#0", 3),
+        "slice": lambda: publish(log, 3),
+        "skip": lambda: log.put_skip(SkipRecord(unit="x#0", number=3)),
+    }
+    with pytest.raises(SupersededError, match="floor 7"):
+        put[what]()
+    for folder in ("units/x#0/ranges", "units/x#0/skips", "log/a/0/slices"):
+        assert store.names(folder) == []
+
+
+def test_what_is_found_below_the_floor_does_not_exist(tmp_path):
+    """Between such a put and its removal nobody may go by it."""
+    log = SliceLog(tmp_path)
+    put_range(log, "x#0", 3)
+    publish(log, 3)
+    log.raise_floor(log.layout.unit_floors("x#0"), 7)
+    log.raise_floor(log.layout.slice_floors("a", 0), 7)
+    assert log.range("x#0", 3) is None
+    with pytest.raises(SupersededError):
+        log.need_slice("a", 0, 3)
+
+
+def test_claims_do_not_pile_up(tmp_path):
+    """However often a unit is taken over, one claim is left, and it is the newest."""
+    for generation in range(1, 50):
+        SliceLog(tmp_path).claim("x#0", generation)
+    log = SliceLog(tmp_path)
+    assert log.store.names("units/x#0/generations") == ["t0-0000000049"]
+    log.claim("x#0", 40)  # a zombie that starts late
+    with pytest.raises(SupersededError):
+        log.check_current("x#0", 40)
+    log.check_current("x#0", 49)
 
 
 def slices(*ends, watermark=None):

@@ -1,12 +1,13 @@
 """Cloning Spark's checkpoint directories."""
 
 import json
+import os
 
 import pytest
 
 from holdfast.errors import CorruptLogError
 from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.spark.checkpoint import clone_checkpoint
+from holdfast.runtime.spark.checkpoint import clone_checkpoint, next_batch, tidy
 
 pytestmark = pytest.mark.unit
 
@@ -74,3 +75,61 @@ def test_torn_metadata_is_named(tmp_path):
     with pytest.raises(CorruptLogError, match="_metadata/v2/3"):
         clone(source, tmp_path / "000002")
     assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+
+
+def killed_in_clone(source, folder, generation):
+    """What it leaves are links that pin disk space."""
+    path = folder / f".{generation:06d}-{generation:032x}.cloning"
+    (path / "state/0/0").mkdir(parents=True)
+    os.link(source / "state/0/0/3.changelog", path / "state/0/0/3.changelog")
+
+
+def test_many_killed_generations_leave_nothing(tmp_path):
+    """Neither their checkpoints nor their unfinished clones stay, so old state is not pinned."""
+    newest = checkpoint(tmp_path / "000001")
+    for generation in range(2, 31):
+        if generation % 3:
+            killed_in_clone(newest, tmp_path, generation)
+            continue
+        source = newest
+        newest = clone(source, tmp_path / f"{generation:06d}")
+        tidy(tmp_path, generation=generation, keep_from=int(source.name) - 1)
+        assert sorted(path.name for path in tmp_path.iterdir()) == [source.name, newest.name]
+    later = tmp_path / f".{31:06d}-{0:032x}.cloning"
+    later.mkdir()
+    tidy(tmp_path, generation=30, keep_from=30)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [later.name, "000030"]
+    assert (newest / "state/0/0/3.changelog").stat().st_nlink == 1
+
+
+def test_a_cloner_that_wakes_up_does_not_finish_what_was_removed(tmp_path, monkeypatch):
+    """Half of a checkpoint must never pass for a whole one."""
+    source = checkpoint(tmp_path / "000001")
+    real, slept = os.link, []
+
+    def sleep_in_the_middle(*arguments, **options):
+        real(*arguments, **options)
+        if not slept:
+            slept.append(True)
+            tidy(tmp_path, generation=3, keep_from=0)
+
+    monkeypatch.setattr(os, "link", sleep_in_the_middle)
+    with pytest.raises(FileNotFoundError):
+        clone(source, tmp_path / "000002")
+    assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+
+
+@pytest.mark.parametrize(
+    ("commits", "offset", "batch"),
+    [((), None, 0), ((4, 5), '{"offset":12}', 6), ((5,), "-", None), ((5,), None, None)],
+)
+def test_the_next_batch_is_read_from_what_was_committed(tmp_path, commits, offset, batch):
+    """Without a commit it is the first; where Spark's files are torn, nobody knows."""
+    for folder in ("commits", "offsets"):
+        (tmp_path / folder).mkdir()
+    for number in commits:
+        (tmp_path / "commits" / str(number)).touch()
+    if offset is not None:
+        (tmp_path / "offsets" / "5").write_text(f"v1\n{{}}\n{offset}")
+    assert next_batch(tmp_path, rows=2) == batch
+    assert next_batch(tmp_path / "nowhere", rows=2) == 0

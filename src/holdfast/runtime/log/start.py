@@ -1,0 +1,207 @@
+"""Whether a unit can begin where it has to, given what is still in the log.
+
+Problem: a unit goes on from its checkpoint, or from its newest range record if it needs none, or
+from batch 0. The log keeps only what retained batches read. So a checkpoint that vanished, an
+operator that is reset or a sink that is added later may need slices that were trimmed long ago.
+Such a unit would wait for them for ever; it must be refused instead, with what is missing and the
+first epoch that is still there.
+
+Cost: a few small folders are listed per input shard; slices are read only to word a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Deployment, Segment, UnitId
+from holdfast.runtime.log.layout import word
+from holdfast.runtime.log.slicelog import SliceLog
+
+KEEP = "choose another --run-dir; under --keep-input any operator can be reset later"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What a unit needs to begin, and the log has no more."""
+
+    unit: UnitId
+    batch: int
+    """The batch it would have to begin with."""
+    missing: str
+    """What was trimmed, in words."""
+    epoch: int | None
+    """The first epoch from which on its whole input is there; None if there is none."""
+
+    def __str__(self) -> str:
+        text = f"cannot begin with batch {self.batch}: {self.missing}"
+        if not self.epoch:
+            return text
+        return (
+            f"{text}; all of its input is there from epoch {self.epoch} on, "
+            "but to begin at a later epoch is not supported yet"
+        )
+
+
+def find_gap(
+    log: SliceLog,
+    deployment: Deployment,
+    unit: UnitId,
+    *,
+    first: int,
+    fresh: Collection[str] = (),
+) -> Gap | None:
+    """Why a unit cannot begin with batch `first`; None if it can.
+
+    Segments in `fresh` are begun anew: what they have published and recorded does not count.
+    """
+    segment = deployment.segment(unit.segment)
+    missing, starts = None, {}
+    if segment.name not in fresh:
+        missing = _missing_own(log, segment, unit, first)
+        previous = log.range(str(unit), first - 1) if first > 0 else None
+        starts = dict(previous.inputs) if previous else {}
+    if missing is None:
+        missing = _missing_input(log, deployment, segment, starts, fresh)
+    if missing is None:
+        return None
+    epoch = first_whole_epoch(log, deployment, segment, fresh)
+    return Gap(unit=unit, batch=first, missing=missing, epoch=epoch)
+
+
+def thread_start(log: SliceLog, unit: UnitId) -> int:
+    """The batch that a unit without a checkpoint begins with: it does its newest one again."""
+    return max(0, log.newest_range(str(unit)))
+
+
+def first_whole_epoch(
+    log: SliceLog, deployment: Deployment, segment: Segment, fresh: Collection[str] = ()
+) -> int | None:
+    """The first epoch from which on all inputs of a segment are in the log, cut cleanly.
+
+    That is one past the first epoch at which every shard of every input has ended a slice and
+    after which it has them all.
+    """
+    shards = [
+        (name, shard, log.floor(log.layout.slice_floors(name, shard)))
+        for name in segment.inputs
+        if deployment.producer(name).name not in fresh
+        for shard in range(deployment.producer(name).shards)
+    ]
+    ends: list[int] = []
+    at: list[int] = []
+    for name, shard, floor in shards:
+        record = log.slice(name, shard, floor)
+        if record is None:
+            return None
+        ends.append(record.after)
+        at.append(floor)
+    # Each step moves a shard that lags to its next end, so all are read at most once.
+    while ends and min(ends) < max(ends):
+        lagging = ends.index(min(ends))
+        name, shard, _ = shards[lagging]
+        record = log.slice(name, shard, at[lagging])
+        if record is None:
+            return None
+        ends[lagging], at[lagging] = record.upto, at[lagging] + 1
+    return ends[0] + 1 if ends else None
+
+
+def upstream_to_reset(
+    log: SliceLog, deployment: Deployment, chosen: Collection[str]
+) -> tuple[str, ...]:
+    """Segments to reset instead of `chosen`, so that every input is whole; empty: there are none.
+
+    Sources are not among them: what they have read may not be there to be read again.
+    """
+    needed = set(chosen)
+    # Upstream last, so that one pass from the end reaches everything.
+    for segment in reversed(deployment.segments):
+        if segment.name not in needed:
+            continue
+        for name in segment.inputs:
+            producer = deployment.producer(name)
+            if _is_trimmed(log, name, producer.shards):
+                needed.add(producer.name)
+    found = [segment for segment in deployment.segments if segment.name in needed]
+    if any(segment.kind == "source" for segment in found):
+        return ()
+    # Everything after a segment is reset with it.
+    logs = {boundary.name for segment in found for boundary in segment.outputs}
+    return tuple(segment.name for segment in found if not logs & set(segment.inputs))
+
+
+def require_start(
+    log: SliceLog,
+    deployment: Deployment,
+    unit: UnitId,
+    *,
+    first: int,
+    checkpointed: bool = False,
+) -> None:
+    """Raise if a unit cannot begin with batch `first`, which its checkpoint says if it has one."""
+    gap = find_gap(log, deployment, unit, first=first)
+    if gap is not None:
+        raise refusal(log, deployment, gap, checkpointed=checkpointed)
+
+
+def refusal(
+    log: SliceLog,
+    deployment: Deployment,
+    gap: Gap,
+    *,
+    checkpointed: bool = False,
+    chosen: Collection[str] = (),
+) -> BadInputError:
+    """One line: what is missing, from which epoch on it is there, and what can be done.
+
+    `checkpointed`: a unit of this kind goes on from a checkpoint. `chosen` are the segments that
+    were to be reset.
+    """
+    instead = upstream_to_reset(log, deployment, chosen or (gap.unit.segment,))
+    ways = [f"put checkpoints/{word(str(gap.unit))} back"] if checkpointed else []
+    if instead and set(instead) != set(chosen):
+        names = " ".join(f"--reset {name}" for name in instead)
+        ways.append(f"run with {names}, whose input is whole")
+    ways.append(KEEP)
+    lost = f"its checkpoint is {'too old' if gap.batch else 'gone'}, and it "
+    return BadInputError(
+        f"{lost if checkpointed else ''}{gap}", where=str(gap.unit), hint=", or ".join(ways)
+    )
+
+
+def _missing_own(log: SliceLog, segment: Segment, unit: UnitId, first: int) -> str | None:
+    """A batch needs its own range record and the one before; and must not be published anew."""
+    floor = log.floor(log.layout.unit_floors(str(unit)))
+    if max(first - 1, 0) < floor:
+        return f"its own batches before {floor} are trimmed"
+    if first > 0 and log.range(str(unit), first - 1) is None:
+        return f"its range record {first - 1} is gone"
+    for boundary in segment.outputs:
+        floor = log.floor(log.layout.slice_floors(boundary.name, unit.shard))
+        if first < floor:
+            return f"what it published before batch {floor} was read and trimmed"
+    return None
+
+
+def _missing_input(
+    log: SliceLog,
+    deployment: Deployment,
+    segment: Segment,
+    starts: Mapping[str, tuple[int, ...]],
+    fresh: Collection[str],
+) -> str | None:
+    for name in segment.inputs:
+        producer = deployment.producer(name)
+        if producer.name in fresh:
+            continue
+        for shard in range(producer.shards):
+            floor = log.floor(log.layout.slice_floors(name, shard))
+            if (starts[name][shard] if name in starts else 0) < floor:
+                return f"the first slices of its input {name} are trimmed"
+    return None
+
+
+def _is_trimmed(log: SliceLog, boundary: str, shards: int) -> bool:
+    return any(log.floor(log.layout.slice_floors(boundary, shard)) for shard in range(shards))

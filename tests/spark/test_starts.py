@@ -1,0 +1,137 @@
+"""Units that cannot begin where they have to, on real Spark: refused at once, never waiting."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import time
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from holdfast.model.deployment import UnitId
+from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.session import start_session
+
+pytestmark = pytest.mark.spark
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+LOGS = ("events@key", "sum")
+SUM, LATE = UnitId(segment="sum"), UnitId(segment="late")
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = start_session("tests")
+    yield session
+    session.stop()
+
+
+def events(epoch, seed):
+    return [
+        (START + dt.timedelta(seconds=epoch), f"k{(epoch + index) % 3}", epoch * 4 + index + seed)
+        for index in range(4)
+    ]
+
+
+def totals(frame):
+    return frame.groupBy("key").agg(F.sum("value").alias("total"))
+
+
+def pipeline(*, late=False):
+    made = Pipeline("starts", event_time=("ts", "1 second"), epoch="0.2s")
+    source = made.source("events", Generator(events, "ts timestamp, key string, value bigint"))
+    summed = source.aggregate("sum", totals, key="key", output="upsert")
+    made.sink("out", summed, Parquet("out"))
+    if late:
+        made.sink("late", summed, Parquet("late"))
+    return made
+
+
+def run(spark, folder, generation, until, *, late=False):
+    """Run all units until a condition on their statuses holds; gives these."""
+    app = pipeline(late=late)
+    deployment = deploy(app)
+    host = SparkUnitHost(deployment, app, folder, spark=spark)
+    deadline = time.monotonic() + 120
+    try:
+        for unit in deployment.units():
+            host.start(unit, generation, generation - 1 if generation > 1 else None)
+        while True:
+            found = {status.unit: status for status in host.poll()}
+            if until(found):
+                return found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+    finally:
+        host.close()
+
+
+def delivered(count):
+    def enough(found):
+        for item in found.values():
+            assert item.state != "failed", item.error
+        return found[UnitId(segment="out")].batch >= count
+
+    return enough
+
+
+def failed(unit):
+    return lambda found: found[unit].state == "failed"
+
+
+def check(folder):
+    """The newest version of every row equals a sum in plain Python."""
+    log = SliceLog(folder)
+    upto = log.range("out#0", log.newest_range("out#0")).upto
+    expected = Counter()
+    for epoch in range(upto + 1):
+        for _, key, value in events(epoch, 0):
+            expected[key] += value
+    files = sorted((folder / "out").glob("*.parquet"))
+    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+    assert {row["key"]: row["total"] for row in rows} == dict(expected)
+
+
+def test_what_would_wait_for_ever_fails_with_one_line(spark, tmp_path):
+    """A vanished checkpoint and a late sink whose input is trimmed; put back, it goes on."""
+
+    def trimmed(found):
+        delivered(0)(found)
+        return all(SliceLog(tmp_path).floor(f"log/{name}/0/floors") for name in LOGS)
+
+    run(spark, tmp_path, 1, trimmed)
+    kept, home = tmp_path / "kept", tmp_path / "checkpoints" / "sum#0"
+    home.rename(kept)
+    found = run(spark, tmp_path, 2, failed(SUM))
+    line = found[SUM].error.splitlines()[-1]
+    assert "sum#0: its checkpoint is gone, and it cannot begin with batch 0" in line
+    assert "all of its input is there from epoch" in line
+    assert "put checkpoints/sum#0 back" in line
+    assert not list(home.glob("*")), "an empty checkpoint would be taken for the newest one"
+    shutil.rmtree(home, ignore_errors=True)
+    kept.rename(home)
+    before = SliceLog(tmp_path).newest_range("out#0")
+    found = run(
+        spark,
+        tmp_path,
+        3,
+        lambda found: failed(LATE)(found) and found[UnitId(segment="out")].batch > before + 3,
+        late=True,
+    )
+    line = found[LATE].error.splitlines()[-1]
+    assert "late#0: cannot begin with batch 0: the first slices of its input sum are" in line
+    check(tmp_path)
+
+
+def test_a_vanished_checkpoint_is_rebuilt_while_nothing_is_trimmed(spark, tmp_path):
+    """All ranges and all input are there, so the state comes out the same."""
+    run(spark, tmp_path, 1, delivered(4))
+    shutil.rmtree(tmp_path / "checkpoints" / "sum#0")
+    before = SliceLog(tmp_path).newest_range("out#0")
+    run(spark, tmp_path, 2, delivered(before + 4))
+    check(tmp_path)

@@ -1,0 +1,132 @@
+"""Whether a run directory can be resumed: what cannot begin is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from holdfast.cli.resume import check_resume, reset_operators
+from holdfast.control.policy import Policy
+from holdfast.control.shell.rundir import RunSpec, write_spec
+from holdfast.errors import BadInputError
+from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.trim import Trimmer
+
+pytestmark = pytest.mark.unit
+
+BATCHES = 40
+
+
+def same(frame):
+    return frame
+
+
+def make_spec(*, late=False):
+    pipeline = Pipeline("p", epoch="1s")
+    mapped = pipeline.source("numbers", Rate(rows_per_second=1)).map("double", same)
+    counted = mapped.aggregate("count", same, key="value")
+    pipeline.sink("out", counted, Parquet("out"))
+    if late:
+        pipeline.sink("late", counted, Parquet("late"))
+    return RunSpec(
+        app="", host="spark", deployment=deploy(pipeline, cuts="all"), policy=Policy(), options={}
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of forty batches, trimmed as units would; `keep_input` as given."""
+
+    def build(*, keep_input=False, trim=True):
+        spec = make_spec()
+        write_spec(tmp_path, spec)
+        log = SliceLog(tmp_path)
+        for number in range(BATCHES):
+            for segment in spec.deployment.segments:
+                ends = {"after": number - 1, "upto": number}
+                inputs = dict.fromkeys(segment.inputs, (number + 1,))
+                unit = f"{segment.name}#0"
+                log.put_range(RangeRecord(unit=unit, number=number, inputs=inputs, **ends))
+                for boundary in segment.outputs:
+                    log.put_slice(
+                        SliceRecord(boundary=boundary.name, shard=0, number=number, **ends),
+                        unit=unit,
+                    )
+        trimmer = Trimmer(log=log, deployment=spec.deployment, keep_input=keep_input)
+        for segment in spec.deployment.segments if trim else ():
+            trimmer.trim_unit(f"{segment.name}#0", BATCHES - 1)
+            trimmer.trim_outputs(segment, 0)
+        for unit in ("double#0", "count#0"):
+            checkpoint(tmp_path / "checkpoints" / unit / "000001", BATCHES - 1)
+        return tmp_path
+
+    return build
+
+
+def checkpoint(path, committed):
+    """What Spark keeps of a query with one task that has committed a batch."""
+    for folder in ("commits", "offsets"):
+        (path / folder).mkdir(parents=True)
+    (path / "commits" / str(committed)).write_text("v1\n{}")
+    (path / "offsets" / str(committed)).write_text(
+        "v1\n{}\n" + json.dumps({"offset": committed + 1, "timestamp": 0})
+    )
+
+
+def refused(run_dir, spec, reset=()):
+    with pytest.raises(BadInputError) as found:
+        check_resume(run_dir, spec, reset)
+    assert "\n" not in str(found.value)
+    return str(found.value)
+
+
+def test_a_trimmed_run_is_resumed(run):
+    """Nothing is in the way of what goes on from its checkpoint or its records."""
+    assert check_resume(run(), make_spec(), ())
+
+
+def test_a_reset_of_trimmed_input_is_refused(run):
+    """It says which epoch it could begin with, and that this cannot be asked for yet."""
+    line = refused(run(), make_spec(), ["count"])
+    assert line.startswith("count#0: cannot begin with batch 0: the first slices of its input ")
+    assert "from epoch 29 on, but to begin at a later epoch is not supported yet" in line
+    assert "choose another --run-dir" in line
+
+
+def test_a_late_sink_with_trimmed_input_is_refused(run):
+    """Also when it is asked for with --reset, as a new operator must be."""
+    line = refused(run(), make_spec(late=True), ["late"])
+    assert line.startswith("late#0: cannot begin with batch 0: the first slices of its input count")
+
+
+def test_kept_input_offers_the_reset_that_works(run):
+    """What is trimmed further down is made again from the kept source on."""
+    where = run(keep_input=True)
+    line = refused(where, make_spec(), ["count"])
+    assert "run with --reset double, whose input is whole" in line
+    assert check_resume(where, make_spec(), ["double"])
+    assert reset_operators(where, make_spec().deployment, ["double"]) == ["double", "count", "out"]
+    assert check_resume(where, make_spec(), ())
+
+
+def test_a_vanished_checkpoint_is_refused(run):
+    """Unless it can be rebuilt, because nothing is trimmed."""
+    where = run()
+    shutil.rmtree(where / "checkpoints" / "count#0")
+    line = refused(where, make_spec())
+    assert line.startswith("count#0: its checkpoint is gone, and it cannot begin with batch 0")
+    assert "put checkpoints/count#0 back" in line
+    checkpoint(where / "checkpoints" / "count#0" / "000001", 5)
+    assert "its checkpoint is too old, and it" in refused(where, make_spec())
+
+
+def test_a_vanished_checkpoint_of_a_whole_log_is_rebuilt(run):
+    """All ranges and slices are there from batch 0 on."""
+    where = run(trim=False)
+    shutil.rmtree(where / "checkpoints")
+    assert check_resume(where, make_spec(), ())
+    assert check_resume(where, make_spec(late=True), ["late"])

@@ -1,0 +1,168 @@
+"""Whether a unit can begin: decided from floors, ranges and slices, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.errors import BadInputError
+from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.start import (
+    find_gap,
+    first_whole_epoch,
+    require_start,
+    thread_start,
+    upstream_to_reset,
+)
+from holdfast.runtime.log.store import MemoryStore
+
+pytestmark = pytest.mark.unit
+
+
+def segment(name, kind, *inputs, shards=1):
+    outputs = () if kind == "exporter" else (Boundary(operator=name),)
+    return Segment(
+        name=name, kind=kind, operators=(name,), inputs=inputs, outputs=outputs, shards=shards
+    )
+
+
+DEPLOYMENT = Deployment(
+    pipeline="p",
+    epoch_s=1.0,
+    fingerprints={},
+    segments=(
+        segment("a", "source", shards=2),
+        segment("b", "inner", "a"),
+        segment("c", "inner", "b"),
+        segment("out", "exporter", "c"),
+        segment("late", "exporter", "c"),
+    ),
+)
+B, C, OUT, LATE = (UnitId(segment=name, shard=0) for name in ("b", "c", "out", "late"))
+
+
+@pytest.fixture
+def log():
+    """Forty epochs went through, one a batch; nothing is trimmed."""
+    made = SliceLog("/none", MemoryStore())
+    for number in range(40):
+        for name, shards in (("a", 2), ("b", 1), ("c", 1)):
+            for shard in range(shards):
+                made.put_slice(
+                    SliceRecord(
+                        boundary=name, shard=shard, number=number, after=number - 1, upto=number
+                    ),
+                    unit=name,
+                )
+        ends = {"b#0": {"a": (number + 1,) * 2}, "c#0": {"b": (number + 1,)}}
+        for unit, inputs in {**ends, "out#0": {"c": (number + 1,)}}.items():
+            made.put_range(
+                RangeRecord(unit=unit, number=number, after=number - 1, upto=number, inputs=inputs)
+            )
+    return made
+
+
+def trim(log, *boundaries, units=(), below=30):
+    """Raise floors and remove what is below."""
+    for name in boundaries:
+        for shard in range(DEPLOYMENT.producer(name).shards):
+            log.raise_floor(log.layout.slice_floors(name, shard), below)
+            for number in range(below):
+                log.store.delete(f"{log.layout.slices(name, shard)}/t0-{number:010d}")
+    for unit in units:
+        log.raise_floor(log.layout.unit_floors(str(unit)), below)
+        for number in range(below):
+            log.store.delete(f"{log.layout.ranges(str(unit))}/t0-{number:010d}")
+
+
+def test_what_is_whole_can_be_begun_anywhere(log):
+    """A lost checkpoint is rebuilt from batch 0 as long as nothing is trimmed."""
+    for unit in (B, C, OUT):
+        for first in (0, 1, 39, 40):
+            assert find_gap(log, DEPLOYMENT, unit, first=first) is None
+    assert find_gap(log, DEPLOYMENT, LATE, first=thread_start(log, LATE)) is None
+
+
+def test_units_that_go_on_are_not_refused(log):
+    """Trimming leaves what the newest checkpoint and the newest range record need."""
+    trim(log, "a", "b", "c", units=(B, C, OUT))
+    for unit in (B, C):
+        assert find_gap(log, DEPLOYMENT, unit, first=39) is None
+    assert thread_start(log, OUT) == 39
+    assert find_gap(log, DEPLOYMENT, OUT, first=39) is None
+
+
+def test_a_vanished_checkpoint_is_refused_with_what_can_be_done(log):
+    """What is missing, the first epoch that is there, and every way out, in one line."""
+    trim(log, "a", "b", "c", units=(B, C, OUT))
+    with pytest.raises(BadInputError) as found:
+        require_start(log, DEPLOYMENT, C, first=0, checkpointed=True)
+    assert str(found.value) == (
+        "c#0: its checkpoint is gone, and it cannot begin with batch 0: its own batches before 30 "
+        "are trimmed; all of its input is there from epoch 30 on, but to begin at a later epoch is "
+        "not supported yet; put checkpoints/c#0 back, or choose another --run-dir; under "
+        "--keep-input any operator can be reset later"
+    )
+    assert "\n" not in str(found.value)
+
+
+def test_a_checkpoint_that_the_log_has_left_behind_is_refused(log):
+    """One that was put back from long ago would wait for ever as well."""
+    trim(log, "a", "b", "c", units=(B, C, OUT))
+    with pytest.raises(BadInputError, match="its checkpoint is too old, and it cannot begin with"):
+        require_start(log, DEPLOYMENT, C, first=12, checkpointed=True)
+
+
+def test_a_sink_added_later_is_refused(log):
+    """Its input began long before it."""
+    trim(log, "c", units=(C,))
+    gap = find_gap(log, DEPLOYMENT, LATE, first=0, fresh={"late"})
+    assert gap is not None
+    assert gap.epoch == 30
+    assert "its input c are trimmed" in str(gap)
+
+
+def test_an_upstream_reset_is_offered_where_input_is_whole(log):
+    """With kept input, what is trimmed can be made again from the first operator on."""
+    trim(log, "b", "c", units=(B, C, OUT))
+    assert upstream_to_reset(log, DEPLOYMENT, {"c", "out", "late"}) == ("b",)
+    assert find_gap(log, DEPLOYMENT, B, first=0, fresh={"b", "c", "out", "late"}) is None
+    assert find_gap(log, DEPLOYMENT, C, first=0, fresh={"b", "c", "out", "late"}) is None
+    with pytest.raises(BadInputError, match="or run with --reset b, whose input is whole, or"):
+        require_start(log, DEPLOYMENT, B, first=0, checkpointed=True)
+    trim(log, "a")
+    assert upstream_to_reset(log, DEPLOYMENT, {"c", "out", "late"}) == ()
+
+
+def test_a_source_without_its_records_does_not_publish_anew(log):
+    """What it published was read and trimmed; a second start would wait or contradict it."""
+    trim(log, "a")
+    for number in range(40):
+        log.store.delete(f"units/a#0/ranges/t0-{number:010d}")
+    gap = find_gap(log, DEPLOYMENT, UnitId(segment="a", shard=0), first=0)
+    assert gap is not None
+    assert "what it published before batch 30" in gap.missing
+
+
+@pytest.mark.parametrize(
+    ("floors", "epoch"), [((30, 30), 30), ((30, 33), 33), ((0, 0), 0), ((0, 7), 7), ((50, 0), None)]
+)
+def test_the_first_whole_epoch_is_a_common_end(log, floors, epoch):
+    """All shards have everything after it, and it cuts no slice."""
+    for shard, floor in enumerate(floors):
+        log.raise_floor(log.layout.slice_floors("a", shard), floor)
+    assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) == epoch
+
+
+def test_shards_that_never_meet_have_no_whole_epoch():
+    """Ends at odd epochs in one shard and at even ones in the other."""
+    log = SliceLog("/none", MemoryStore())
+    for shard, start in ((0, 0), (1, 1)):
+        for number in range(5):
+            after = start + 2 * number
+            log.put_slice(
+                SliceRecord(boundary="a", shard=shard, number=number, after=after, upto=after + 2),
+                unit="a",
+            )
+    assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) is None
