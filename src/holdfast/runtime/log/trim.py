@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.model.deployment import Deployment, Segment
 from holdfast.model.records import parse_record_name
 from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
-from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
@@ -38,7 +38,8 @@ class Trimmer:
             return 0
         self.log.raise_floor(layout.unit_floors(unit), floor)
         removed = _remove(self.log, layout.ranges(unit), floor)
-        _remove(self.log, layout.skips(unit), floor)
+        for version in range(1, MAX_SKIPS + 1):
+            _remove(self.log, layout.skips(unit, version), floor)
         _remove_files(layout.side(unit), floor)
         return removed
 

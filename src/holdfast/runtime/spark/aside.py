@@ -25,10 +25,15 @@ KEEP_FILES = 1000
 KEEP_BYTES = 256 * 2**20
 
 
-def put_aside(folder: Path, number: int, rows: Any, *, keep_all: bool) -> Path:
-    """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest."""
+def put_aside(
+    folder: Path, number: int, rows: Any, *, keep_all: bool, version: int | None = None
+) -> Path:
+    """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest.
+
+    `version` is that of the batch's skip record, where rows were left out by one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{number:010d}.arrow"
+    path = folder / (f"{number:010d}.arrow" if version is None else _name(number, version))
     temporary = folder / f".{uuid.uuid4().hex}.tmp"
     try:
         with temporary.open("wb") as file:
@@ -43,6 +48,23 @@ def put_aside(folder: Path, number: int, rows: Any, *, keep_all: bool) -> Path:
         forget_oldest(folder)
     sync_folder(folder)
     return path
+
+
+def keep_version(folder: Path, number: int, version: int) -> None:
+    """Remove what other versions of a batch's skip record than the one that counts put aside."""
+    for boundary in folder.iterdir() if folder.is_dir() else ():
+        for path in boundary.glob(f"{number:010d}-*.arrow"):
+            if path.name != _name(number, version):
+                path.unlink(missing_ok=True)
+
+
+def forget(folder: Path, number: int, version: int) -> None:
+    """Remove what one version of a batch's skip record put aside in a folder."""
+    (folder / _name(number, version)).unlink(missing_ok=True)
+
+
+def _name(number: int, version: int) -> str:
+    return f"{number:010d}-{version}.arrow"
 
 
 def forget_oldest(folder: Path, *, files: int = KEEP_FILES, size: int = KEEP_BYTES) -> int:
