@@ -18,13 +18,14 @@ from pyspark.sql.types import LongType
 
 import holdfast.runtime.spark.unit as unit_module
 from holdfast.faults.rundir import dead_rows
-from holdfast.model.records import SkipRecord
-from holdfast.pipeline import Generator, Pipeline, Sqlite, deploy
+from holdfast.model.deployment import Boundary
+from holdfast.model.records import SkipRecord, SliceRecord
+from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
 from holdfast.runtime.log.crash import VARIABLE
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.publish import publish
+from holdfast.runtime.spark.publish import publish, relaid, write_files
 from holdfast.runtime.spark.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -116,6 +117,33 @@ def deliver(spark, pipeline, folder, epoch, generation=0):
         pytest.fail(f"epoch {epoch} was not reached: {found}")
     finally:
         host.close()
+
+
+def test_rows_laid_out_anew_are_the_same_rows(spark, tmp_path):
+    """Slices made from a stored one have the digests of those made with it, whatever the types."""
+    frame = spark.sql(
+        """
+        SELECT id AS n, if(id % 3 = 0, NULL, string(id)) AS s, id / 7 AS d, double('nan') AS x,
+               timestamp_micros(id * 1000001) AS t, timestamp_ntz '2026-01-01 01:02:03.4' AS u,
+               date_add(date '2026-01-01', int(id)) AS day, decimal(id) / 3 AS money,
+               cast(string(id) AS binary) AS raw, array(named_struct('a', id, 'b', NULL)) AS deep,
+               map(string(id), id, 'k', NULL) AS m, named_struct('m', map(id, 'v')) AS inner
+        FROM range(40)
+        """
+    )
+    boundaries = (Boundary(operator="op", key=("n",)), Boundary(operator="op", key=("s", "t")))
+    layout = SliceLog(tmp_path).layout
+    written = write_files(frame, boundaries, layout=layout, shard=0, number=0, generation=0)
+    first, second = (
+        SliceRecord(
+            boundary=item.name, shard=0, number=0, after=-1, upto=0, files=written.files[item.name]
+        )
+        for item in boundaries
+    )
+    (made,) = relaid(spark, first, boundaries, schema=frame.schema, layout=layout, generation=1)
+    assert made.files != second.files
+    assert made.same_content(second)
+    assert len(second.digests()) > 10
 
 
 def numbers(epoch, seed):
@@ -225,3 +253,26 @@ def test_the_skip_that_a_zombie_published_with_counts(spark, tmp_path, monkeypat
         assert sorted(n for _, n in results(tmp_path)) == [
             n for n in all_numbers if n not in without
         ]
+
+
+def test_a_unit_that_was_replaced_says_so(spark, tmp_path):
+    """Its tasks notice the newer claim; the report is "stopped" with the reason, not "failed"."""
+    p = Pipeline("replaced", epoch="0.3s")
+    stream = p.source("numbers", Generator(numbers, "key string, number bigint"))
+    p.sink("out", stream.map("same", lambda frame: frame), Parquet("out"))
+    deployment = deploy(p)
+    host = SparkUnitHost(deployment, p, tmp_path, spark=spark)
+    unit = next(item for item in deployment.units() if item.segment == "same")
+    try:
+        host.start(unit, 0, None)
+        deadline = time.monotonic() + 120
+        while host.poll()[0].state == "starting" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        SliceLog(tmp_path).claim("same#0", 1)
+        while host.poll()[0].state == "running" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (status,) = host.poll()
+    finally:
+        host.close()
+    assert (status.state, status.operator) == ("stopped", None)
+    assert status.error == "same#0: generation 0 was replaced by 1"

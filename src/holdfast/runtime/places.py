@@ -80,7 +80,8 @@ def take_folder(folder: Path, life: Life, *, resumed: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if check_folder(folder, life, resumed=resumed):
         return
-    (folder / MARKER).unlink(missing_ok=True)  # of a life that left nothing behind
+    if _marked(folder) is not None:
+        (folder / MARKER).unlink(missing_ok=True)  # of a life that left nothing behind
     mark = json.dumps({"sink": life.sink, "run": life.id}).encode()
     FileStore(folder).put_if_absent(MARKER, mark)
     need_folder(folder, life)

@@ -193,6 +193,19 @@ def test_rows_count_as_quarantined_in_the_version_that_was_published(tmp_path):
     assert verify(tmp_path, pipeline).ok
 
 
+def test_an_upserted_row_is_in_a_table_once(tmp_path):
+    """A second version that should have replaced the first is found, right as it may be."""
+    pipeline = write_run(tmp_path, "upsert")
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("CREATE TABLE copy AS SELECT * FROM results")
+        base.execute("DROP TABLE results")
+        base.execute("ALTER TABLE copy RENAME TO results")
+        assert verify(tmp_path, pipeline).ok
+        base.execute("INSERT INTO results SELECT * FROM results WHERE key = 'k9'")
+    _, found = sink_finding(tmp_path, pipeline)
+    assert found.difference.doubled == 1
+
+
 @pytest.mark.parametrize("kind", ["append", "upsert"])
 def test_the_results_of_another_run_are_not_verified(tmp_path, kind):
     """They would pass for wrong ones of this run."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.runtime.log.slicelog import MAX_SKIPS
 from holdfast.runtime.log.store import sync_folder
 
 log = logging.getLogger("holdfast.node")
@@ -51,11 +52,14 @@ def put_aside(
 
 
 def keep_version(folder: Path, number: int, version: int) -> None:
-    """Remove what other versions of a batch's skip record than the one that counts put aside."""
+    """Remove what other versions of a batch's skip record than the one that counts put aside.
+
+    Also what was put aside for a record that its writer did not live to put.
+    """
     for boundary in folder.iterdir() if folder.is_dir() else ():
-        for path in boundary.glob(f"{number:010d}-*.arrow"):
-            if path.name != _name(number, version):
-                path.unlink(missing_ok=True)
+        for other in range(1, MAX_SKIPS + 1):
+            if other != version:
+                forget(boundary, number, other)
 
 
 def forget(folder: Path, number: int, version: int) -> None:

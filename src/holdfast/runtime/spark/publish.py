@@ -163,7 +163,8 @@ def relaid(
     batches = list(read_slice(layout.data(first.name, stored.shard), stored, range(KEY_GROUPS)))
     if batches:
         # Through Spark, as its hashes are what the digests of all other runs are made of.
-        rows = spark.createDataFrame(pa.Table.from_batches(batches), schema)
+        nullable = schema._as_nullable()  # noqa: SLF001 - as boundaries are read
+        rows = spark.createDataFrame(pa.Table.from_batches(batches), nullable)
         files = write_files(
             rows,
             tuple(others),

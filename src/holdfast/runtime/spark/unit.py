@@ -313,7 +313,7 @@ class SparkUnit:
             # Nothing depends on running it again, and it might fail or come out otherwise.
             for item in self._relaid(stored):
                 log.put_slice(item, unit=context.name)
-        self._settle_dead(stored)
+        keep_version(log.layout.dead(context.name), number, stored.skip)
         record, previous = self._ranges(number)
         # The batch began when its input was there, not when Spark planned it.
         began = max(start, log.put_time(context.name, number))
@@ -372,12 +372,6 @@ class SparkUnit:
             layout=context.log.layout,
             generation=context.generation,
         )
-
-    def _settle_dead(self, stored: SliceRecord) -> None:
-        """Of the rows put aside for a batch keep those that it was published without."""
-        log, name = self.context.log, self.context.name
-        if log.skip(name, stored.number, 1) is not None:
-            keep_version(log.layout.dead(name), stored.number, stored.skip)
 
     def _trim(self, number: int) -> None:
         if number % TRIM_EVERY == TRIM_EVERY - 1:

@@ -154,9 +154,26 @@ def test_a_file_that_was_taken_away_is_not_made_again_by_a_zombie(tmp_path):
     publish(tmp_path, [(1, 1)], [(2, 2)])
     zombie = Sleeper(tmp_path, Parquet("out"))
     deliver(exporter(tmp_path, Parquet("out"), generation=1), 1)
-    shutil.rmtree(tmp_path / "out")
+    for path in (tmp_path / "out").glob("*.parquet"):
+        path.unlink()
     zombie.wake()
-    assert not (tmp_path / "out").exists() or parts(tmp_path / "out") == {}
+    assert parts(tmp_path / "out") == {}
+
+
+@pytest.mark.parametrize("sink", [Parquet("out"), Sqlite("out.db")])
+def test_a_zombie_past_its_last_look_delivers_nothing_twice(tmp_path, sink):
+    """Asleep after the look and before the write, it finds the batch done."""
+    publish(tmp_path, [(1, 1)], [(2, 2)])
+    zombie = exporter(tmp_path, sink)
+    rows = pa.Table.from_pylist([{"key": 1, "value": 1}], schema=SCHEMA)
+    deliver(exporter(tmp_path, sink, generation=1), 1)
+    with zombie._delivery.prepared(0, rows) as late:
+        late()
+    if isinstance(sink, Sqlite):
+        assert rows_of(tmp_path / "out.db") == [(1, 1), (2, 2)]
+    else:
+        found = parts(tmp_path / "out")
+        assert sorted(row["key"] for rows in found.values() for row in rows) == [1, 2]
 
 
 def test_a_part_is_created_once(tmp_path):
