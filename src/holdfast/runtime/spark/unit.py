@@ -364,10 +364,16 @@ class SparkUnit:
         if context.segment.stateful and stored.skip != (used.version if used else 0):
             # The rows would do, but the state must be that of the same input.
             raise OtherSkipError(context.name, used.version if used else 0, stored)
+        first, *others = context.segment.outputs
+        missing = [
+            boundary
+            for boundary in others
+            if context.log.slice(boundary.name, stored.shard, stored.number) is None
+        ]
         return relaid(
             self._spark,
             stored,
-            context.segment.outputs,
+            (first, *missing),
             schema=self._schemas[context.segment.name],
             layout=context.log.layout,
             generation=context.generation,
