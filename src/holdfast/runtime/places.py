@@ -58,8 +58,13 @@ def check_sinks(pipeline: Pipeline, run_dir: Path, fresh: Collection[str] = ()) 
             case Parquet(path=path):
                 check_folder(run_dir / path, life, resumed=resumed)
             case Sqlite(path=path, table=table) if (run_dir / path).is_file():
-                with closing(_read_only(run_dir / path)) as base:
-                    table_owner(base, table, life)
+                try:
+                    with closing(_read_only(run_dir / path)) as base:
+                        table_owner(base, table, life)
+                except sqlite3.DatabaseError as error:
+                    raise BadInputError(
+                        f"{path} cannot be used: {error}", where=operator.name
+                    ) from error
 
 
 def check_folder(folder: Path, life: Life, *, resumed: bool) -> bool:
@@ -67,6 +72,8 @@ def check_folder(folder: Path, life: Life, *, resumed: bool) -> bool:
 
     A sink that has delivered before may take a directory without a mark for its own.
     """
+    if folder.exists() and not folder.is_dir():
+        raise BadInputError(f"{folder} is not a directory", where=life.sink)
     owner = _marked(folder)
     if owner is not None and owner == life.id:
         return True

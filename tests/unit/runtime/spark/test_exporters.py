@@ -301,6 +301,16 @@ def test_a_file_of_an_earlier_version_is_refused(tmp_path):
         exporter(tmp_path, Sqlite("out.db"))
 
 
+@pytest.mark.parametrize("sink", [Parquet, Sqlite])
+def test_a_file_of_another_kind_is_named(tmp_path, sink):
+    """What cannot be a place is refused before the start, in one line."""
+    (tmp_path / "out").write_text("not a database, not a directory")
+    pipeline = Pipeline("p")
+    pipeline.sink("out", pipeline.source("a", Rate(1)), sink("out"))
+    with pytest.raises(BadInputError, match=r"out: .*(not a directory|cannot be used)"):
+        check_sinks(pipeline, tmp_path)
+
+
 def test_paths_are_compared_in_the_run_directory(tmp_path):
     """A relative and an absolute spelling of one directory are one place."""
     pipeline = Pipeline("p")
