@@ -74,10 +74,11 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
-    from holdfast.cli.resume import check_resume, reset_operators
+    from holdfast.cli.resume import affected, check_resume, reset_operators
     from holdfast.pipeline import load_pipeline
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
+    from holdfast.runtime.places import check_sinks
     from holdfast.units import parse_time
 
     limit_s = None if duration is None else parse_time(duration, where="--for")
@@ -86,8 +87,9 @@ def run(
         options = {"memory_mb": memory_mb, "keep_input": keep_input}
     app = absolute_app(app)
     planned = None if plan is None else read_plan(plan)
+    pipeline = load_pipeline(app)
     deployment = make_deployment(
-        load_pipeline(app),
+        pipeline,
         plan=planned,
         cut=cut or (),
         shards=shards or (),
@@ -97,6 +99,8 @@ def run(
     spec = _spec(app, deployment, host, options, nodes=nodes, max_units=max_units)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     resumed = check_resume(directory, spec, reset or [])
+    fresh = {segment.name for segment in affected(spec.deployment, reset or [])}
+    check_sinks(pipeline, directory, fresh)
     launch = LaunchSettings(nodes=nodes, spares=plan_spares(planned, spares), domains=domains)
     local = LocalRun(directory, spec, launch)
     local.require_free()

@@ -155,14 +155,34 @@ def late_rows(run_dir: Path, unit: str, batches: int) -> list[Row]:
 
 
 def dead_rows(run_dir: Path) -> dict[tuple[str, str], list[Row]]:
-    """Quarantined rows by (segment that failed on them, operator whose output they were)."""
+    """Quarantined rows by (segment that failed on them, operator whose output they were).
+
+    Of several versions of a batch's skip record the one counts that its slice names. Where the
+    slice is trimmed only that one is left; where it is not there yet, the newest.
+    """
     found: dict[tuple[str, str], list[Row]] = {}
     units = run_dir / "units"
-    for path in sorted(units.glob("*/dead/*/[0-9]*.arrow")) if units.is_dir() else ():
-        segment = unquote(path.parents[2].name).rpartition("#")[0]
-        operator = unquote(path.parent.name).partition("@")[0]
-        found.setdefault((segment, operator), []).extend(_read_stream(path))
+    versions: dict[tuple[Path, int], dict[int, Path]] = {}
+    for path in sorted(units.glob("*/dead/*/[0-9]*-*.arrow")) if units.is_dir() else ():
+        batch, _, version = path.stem.partition("-")
+        versions.setdefault((path.parent, int(batch)), {})[int(version)] = path
+    for (folder, number), paths in versions.items():
+        segment, _, shard = unquote(folder.parents[1].name).rpartition("#")
+        used = _skip_version(run_dir, segment, shard, number)
+        counts = paths.get(max(paths) if used is None else used)
+        if counts is not None:
+            operator = unquote(folder.name).partition("@")[0]
+            found.setdefault((segment, operator), []).extend(_read_stream(counts))
     return found
+
+
+def _skip_version(run_dir: Path, segment: str, shard: str, number: int) -> int | None:
+    """Which version of its skip record a batch was published with; None: there is no slice."""
+    for log in boundaries(run_dir, segment):
+        path = log / shard / "slices" / f"t0-{number:010d}"
+        if path.is_file():
+            return int(read_record(path, "slice").get("skip", 0))
+    return None
 
 
 def epoch_length(run_dir: Path) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -33,14 +34,29 @@ def read_sink(run_dir: Path, name: str, sink: Sink, like: Sequence[Row] = ()) ->
     """The content of a sink; values are read as the types of the rows in `like`."""
     match sink:
         case Parquet(path=path):
+            _check_owner(run_dir, name, run_dir / path, _parquet_owner(run_dir / path))
             return _read_parquet(run_dir / path)
         case Sqlite(path=path, table=table):
-            return _read_sqlite(run_dir / path, table, name, like)
+            content, owner = _read_sqlite(run_dir / path, table, like)
+            _check_owner(run_dir, name, run_dir / path, owner)
+            return content
     raise BadInputError(
         f"a {type(sink).__name__} keeps nothing to compare",
         where=name,
         hint="verify sinks of the kinds Parquet and Sqlite",
     )
+
+
+def _check_owner(run_dir: Path, name: str, place: Path, owner: str | None) -> None:
+    """Rows of another run would be taken for wrong ones of this."""
+    life = run_dir / "units" / f"{name}#0" / "life"
+    if owner is not None and life.is_file() and life.read_text(encoding="utf-8") != owner:
+        raise BadInputError("holds the results of another run", where=str(place))
+
+
+def _parquet_owner(folder: Path) -> str | None:
+    path = folder / "_holdfast.json"
+    return str(json.loads(path.read_bytes())["run"]) if path.is_file() else None
 
 
 def _read_parquet(folder: Path) -> SinkContent:
@@ -53,15 +69,16 @@ def _read_parquet(folder: Path) -> SinkContent:
     return SinkContent(rows=tuple(rows), batch=max(parts, default=None))
 
 
-def _read_sqlite(path: Path, table: str, name: str, like: Sequence[Row]) -> SinkContent:
+def _read_sqlite(path: Path, table: str, like: Sequence[Row]) -> tuple[SinkContent, str | None]:
+    """What a table holds, and the life of the sink that delivered it."""
     if not path.is_file():
-        return SinkContent(rows=(), batch=None)
+        return SinkContent(rows=(), batch=None), None
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as base:
         base.row_factory = sqlite3.Row
         try:
             rows = [dict(row) for row in base.execute(f'SELECT * FROM "{table}"')]  # noqa: S608
             done = base.execute(
-                "SELECT batch FROM holdfast_progress WHERE sink = ?", (name,)
+                "SELECT batch, run FROM holdfast_progress WHERE table_name = ?", (table,)
             ).fetchone()
         except sqlite3.OperationalError as error:
             raise BadInputError(f"{error}", where=str(path)) from error
@@ -70,7 +87,8 @@ def _read_sqlite(path: Path, table: str, name: str, like: Sequence[Row]) -> Sink
         {column: _time(value) if column in times else value for column, value in row.items()}
         for row in rows
     ]
-    return SinkContent(rows=tuple(parsed), batch=done[0] if done else None)
+    batch, owner = done or (None, None)
+    return SinkContent(rows=tuple(parsed), batch=batch), owner
 
 
 def _is_time(value: Any) -> bool:

@@ -40,7 +40,7 @@ from holdfast.faults.rundir import (
     late_rows,
 )
 from holdfast.faults.sinks import SinkContent, read_sink
-from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
+from holdfast.pipeline import Expected, Generator, Operator, Parquet, Pipeline, Rate
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -207,7 +207,9 @@ def _check_sink(
     producer = pipeline.operator(sink.inputs[0])
     progress = delivered(run_dir, sink.name, kept.kept.keys())
     everything = expected.function(kept.rows())
-    content = _newest(read_sink(run_dir, sink.name, sink.sink, everything), producer)
+    content = read_sink(run_dir, sink.name, sink.sink, everything)
+    if producer.mode == "upsert" and isinstance(sink.sink, Parquet):
+        content = _newest(content, producer.upsert_key)
     certain = content.batch is not None and content.batch >= progress.batch
     now = [expected.function(kept.rows(prefix)) for prefix in progress.reflects]
     before = [expected.function(kept.rows(prefix)) for prefix in progress.reflects_before]
@@ -229,11 +231,12 @@ def _check_sink(
     )
 
 
-def _newest(content: SinkContent, producer: Operator) -> SinkContent:
-    """Of upserted rows the newest version of each, which is what they mean."""
-    if producer.mode != "upsert":
-        return content
-    rows = {_key(row, producer.upsert_key): row for row in content.rows}
+def _newest(content: SinkContent, key: tuple[str, ...]) -> SinkContent:
+    """Of upserts in files the newest version of each row, which is what they mean.
+
+    A table must hold one version of each, so there a second one is a mistake to be found.
+    """
+    rows = {_key(row, key): row for row in content.rows}
     return SinkContent(rows=tuple(rows.values()), batch=content.batch)
 
 
@@ -266,8 +269,8 @@ def _compare_states(
     return compare(content.rows, required)
 
 
-def _key(row: Row, key: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(row[column] for column in key)
+def _key(row: Row, key: tuple[str, ...]) -> Canonical:
+    return canonical({column: row[column] for column in key})
 
 
 def _multiset(rows: Sequence[Row]) -> Counter[Canonical]:

@@ -98,6 +98,9 @@ class SliceRecord:
     """Rows put aside as late while this slice was made; only sources decide lateness."""
     dead_rows: int = 0
     """Rows quarantined while this slice was made."""
+    skip: int = 0
+    """Version of the batch's skip record that it was made with; 0: nothing was left out. The one
+    that is stored counts: who left out other rows runs the batch again with these."""
     tentative: bool = False
     missing: tuple[str, ...] = ()
     """Failed inputs a tentative slice was computed without."""
@@ -130,6 +133,7 @@ class SliceRecord:
             and (self.after, self.upto, self.watermark_us)
             == (other.after, other.upto, other.watermark_us)
             and dict(self.inputs) == dict(other.inputs)
+            and self.skip == other.skip
             and self.rows == other.rows
             and self.digests() == other.digests()
         )
@@ -137,15 +141,19 @@ class SliceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRecord:
-    """Rows of a batch's input that are quarantined: every redo and replica leaves out the same.
+    """Rows of a batch's input that are quarantined.
 
-    Put before anyone could publish the batch, as the batch fails without it.
+    Where the batch fails again, on other rows, a further version leaves out those as well. Someone
+    whose run did not fail may publish the batch without any of them: which version counts is in the
+    slice record.
     """
 
     kind: ClassVar[str] = "skip"
 
     unit: str
     number: int
+    version: int = 1
+    """From 1, without gaps; each holds the rows of the one before."""
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Input name to the positions of the rows in reading order."""
     reason: str = ""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import KEY_GROUPS, OutputMode
 from holdfast.pipeline.operators import OnError, Operator, OperatorFunction, OperatorKind
-from holdfast.pipeline.sinks import Sink
+from holdfast.pipeline.sinks import Sink, check_apart
 from holdfast.pipeline.sources import Source
 from holdfast.units import parse_time
 
@@ -290,6 +290,9 @@ class Pipeline:
                 raise BadInputError(
                     "nothing reads its output", where=operator.name, hint="give it a sink"
                 )
+        # Where relative paths begin is known only when it runs, and looked at again then.
+        sinks = [(sink.name, sink.sink) for sink in self.sinks if sink.sink is not None]
+        check_apart(sinks, "/run directory")
 
     def topology(self, *, shards: Mapping[str, int] | None = None) -> Topology:
         """The planner's view of this pipeline; see `holdfast.pipeline.graph`."""
@@ -364,6 +367,13 @@ def _check_options(operator: Operator) -> None:
         )
     if operator.mode == "append" and operator.upsert_key:
         raise BadInputError("has an upsert_key but appends", where=name, hint='output="upsert"')
+    if operator.keeps_state and not operator.deterministic:
+        # A redo would put other rows into its state than those that were published.
+        raise BadInputError(
+            "keeps state, so it must be deterministic",
+            where=name,
+            hint="put the chance into a map before it, with deterministic=False",
+        )
     if operator.kind == "join" and not operator.key:
         raise BadInputError("a join needs a key", where=name, hint="name the columns it joins on")
     if operator.other_key and len(operator.other_key) != len(operator.key):

@@ -7,13 +7,17 @@ exactly once; a function gets an id by which it can tell a repeated delivery.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from holdfast.errors import BadInputError
 
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PROGRESS_TABLE = "holdfast_progress"
+"""Holds, per table of an Sqlite file, whose rows it has and the last batch of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,9 @@ class Sqlite:
     def __post_init__(self) -> None:
         if not _TABLE.fullmatch(self.table):
             raise BadInputError(f"{self.table!r} cannot be a table name", where="Sqlite")
+        name = self.table.lower()
+        if name == PROGRESS_TABLE or name.startswith("sqlite_"):
+            raise BadInputError(f"the table name {self.table!r} is taken", where="Sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class ForeachBatch:
     """Calls `function(dataframe, delivery_id)` for every slice, at least once.
 
     After a failure the last slice may be delivered again, with the same id and the same rows.
+    The id names the sink, its life (another run or a reset sink has another) and the batch.
     """
 
     function: Callable[[Any, str], None]
@@ -63,3 +71,34 @@ class ForeachBatch:
 
 
 Sink: TypeAlias = Parquet | Sqlite | Console | ForeachBatch
+
+
+def check_apart(sinks: Iterable[tuple[str, Sink]], root: str | Path) -> None:
+    """Refuse two sinks that write into one place; `root` is where relative paths begin.
+
+    Two tables of one Sqlite file are two places. A directory of Parquet files is read as a whole,
+    so nothing else may be delivered below it.
+    """
+    places = [
+        (name, sink, Path(root, sink.path).resolve())
+        for name, sink in sinks
+        if isinstance(sink, Parquet | Sqlite)
+    ]
+    for (one, first, here), (other, second, there) in combinations(places, 2):
+        if isinstance(first, Sqlite) and isinstance(second, Sqlite):
+            if here == there and first.table.lower() == second.table.lower():
+                raise BadInputError(
+                    f"writes to the same table as {one!r}",
+                    where=other,
+                    hint="give one of them another table or file",
+                )
+        elif here == there or _below(first, here, there) or _below(second, there, here):
+            raise BadInputError(
+                f"its path {second.path!r} and that of {one!r}, {first.path!r}, overlap",
+                where=other,
+                hint="give each sink a directory of its own",
+            )
+
+
+def _below(sink: Parquet | Sqlite, place: Path, other: Path) -> bool:
+    return isinstance(sink, Parquet) and place in other.parents

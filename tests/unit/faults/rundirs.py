@@ -71,7 +71,7 @@ def write_stream(path, table):
         stream.write_table(table)
 
 
-def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, shard=0):
+def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, shard=0, skip=0):
     data = run / "log" / boundary / str(shard) / "data"
     data.mkdir(parents=True, exist_ok=True)
     files = []
@@ -82,7 +82,7 @@ def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, 
         files.append({"name": name, "parts": [{"rows": table.num_rows}]})
     inputs = {} if boundary == "s" else {"s": [number + 1]}
     body = {"after": number - 1, "upto": number, "files": files, "inputs": inputs}
-    body["watermark_us"] = watermark_us
+    body["watermark_us"], body["skip"] = watermark_us, skip
     path = run / "log" / boundary / str(shard) / "slices" / f"t0-{number:010d}"
     write_record(path, "slice", body)
 
@@ -111,9 +111,13 @@ def deliver(run, kind, kept, batches):
         sums = sums_by_key({"s": kept[: 2 * batches]})
         with closing(sqlite3.connect(run / "out.db")) as base, base:
             base.execute("CREATE TABLE results (key TEXT PRIMARY KEY, n INTEGER)")
-            base.execute("CREATE TABLE holdfast_progress (sink TEXT PRIMARY KEY, batch INT)")
+            base.execute(
+                "CREATE TABLE holdfast_progress "
+                "(table_name TEXT PRIMARY KEY COLLATE NOCASE, sink TEXT, run TEXT, batch INTEGER)"
+            )
             base.executemany("INSERT INTO results VALUES (:key, :n)", sums)
-            base.execute("INSERT INTO holdfast_progress VALUES ('out', ?)", (batches - 1,))
+            progress = ("results", "out", "a1", batches - 1)
+            base.execute("INSERT INTO holdfast_progress VALUES (?, ?, ?, ?)", progress)
         return
     given = 0
     for number in range(batches):

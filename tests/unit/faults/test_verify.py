@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 
+import pyarrow as pa
 import pytest
 from tests.unit.faults.rundirs import (
     EPOCHS,
@@ -17,6 +18,7 @@ from tests.unit.faults.rundirs import (
 )
 
 from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.faults.rundir import dead_rows
 from holdfast.faults.verify import verify
 from holdfast.pipeline import Console, Pipeline, Rate
 
@@ -146,8 +148,6 @@ def test_what_a_source_lost_or_changed_is_found(tmp_path, change):
 
 def test_late_rows_are_part_of_what_a_source_made(tmp_path):
     """A row put aside as late is accounted for, and not expected in the result."""
-    import pyarrow as pa
-
     pipeline = write_run(tmp_path)
     rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
     write_slice(tmp_path, "s", 5, rows[1:], watermark_us=4_500_000)
@@ -163,18 +163,60 @@ def test_late_rows_are_part_of_what_a_source_made(tmp_path):
 
 def test_quarantined_rows_are_left_out(tmp_path):
     """A dead-lettered input row must not be in the result."""
-    import pyarrow as pa
-
     pipeline = write_run(tmp_path)
     rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
     dead = tmp_path / "units" / "m#0" / "dead" / "s@key"
     dead.mkdir(parents=True)
     table = pa.Table.from_pylist(rows[:1])
-    write_stream(dead / "0000000005.arrow", table)
+    write_stream(dead / "0000000005-1.arrow", table)
+    write_slice(tmp_path, "m", 5, [], watermark_us=4_500_000, skip=1)
     _, found = sink_finding(tmp_path, pipeline)
     assert found.difference.unexpected + found.difference.doubled == 1
     write_part(tmp_path, 5, rows[1:])
     assert verify(tmp_path, pipeline).ok
+
+
+def test_rows_count_as_quarantined_in_the_version_that_was_published(tmp_path):
+    """What a zombie put aside and nobody published without is no excuse for a missing row."""
+    pipeline = write_run(tmp_path)
+    rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
+    dead = tmp_path / "units" / "m#0" / "dead" / "s"
+    dead.mkdir(parents=True)
+    write_stream(dead / "0000000005-1.arrow", pa.Table.from_pylist(rows[:1]))
+    write_stream(dead / "0000000005-2.arrow", pa.Table.from_pylist(rows))
+    write_slice(tmp_path, "m", 5, [], watermark_us=4_500_000, skip=0)
+    assert dead_rows(tmp_path) == {}
+    assert verify(tmp_path, pipeline).ok
+    write_slice(tmp_path, "m", 5, [], watermark_us=4_500_000, skip=1)
+    assert dead_rows(tmp_path) == {("m", "s"): rows[:1]}
+    write_part(tmp_path, 5, rows[1:])
+    assert verify(tmp_path, pipeline).ok
+
+
+def test_an_upserted_row_is_in_a_table_once(tmp_path):
+    """A second version that should have replaced the first is found, right as it may be."""
+    pipeline = write_run(tmp_path, "upsert")
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("CREATE TABLE copy AS SELECT * FROM results")
+        base.execute("DROP TABLE results")
+        base.execute("ALTER TABLE copy RENAME TO results")
+        assert verify(tmp_path, pipeline).ok
+        base.execute("INSERT INTO results SELECT * FROM results WHERE key = 'k9'")
+    _, found = sink_finding(tmp_path, pipeline)
+    assert found.difference.doubled == 1
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_the_results_of_another_run_are_not_verified(tmp_path, kind):
+    """They would pass for wrong ones of this run."""
+    pipeline = write_run(tmp_path, kind)
+    (tmp_path / "units" / "out#0" / "life").write_text("a1")
+    if kind == "append":
+        (tmp_path / "out" / "_holdfast.json").write_text('{"sink": "out", "run": "a1"}')
+    assert verify(tmp_path, pipeline).ok
+    (tmp_path / "units" / "out#0" / "life").write_text("b2")
+    with pytest.raises(BadInputError, match="holds the results of another run"):
+        verify(tmp_path, pipeline)
 
 
 def test_trimmed_input_cannot_be_verified(tmp_path):

@@ -63,8 +63,16 @@ slices = st.builds(
     inputs=inputs,
     files=st.lists(files, max_size=3).map(tuple),
     missing=st.lists(st.text(), max_size=2).map(tuple),
+    skip=st.integers(0, 8),
 )
-skips = st.builds(SkipRecord, unit=st.text(), number=numbers, rows=inputs, reason=st.text())
+skips = st.builds(
+    SkipRecord,
+    unit=st.text(),
+    number=numbers,
+    version=st.integers(1, 8),
+    rows=inputs,
+    reason=st.text(),
+)
 
 
 @given(ranges | slices | skips)

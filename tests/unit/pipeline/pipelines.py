@@ -29,12 +29,14 @@ def pipelines(draw):
         kind = draw(st.sampled_from(["map", "aggregate", "stateful", "join", "union"]))
         if kind in ("join", "union") and not others:
             kind = "map"
-        options = {"deterministic": draw(st.booleans() | st.just(value=True))}
+        options = {}
+        if kind == "map":
+            options = {"deterministic": draw(st.booleans() | st.just(value=True))}
         if kind in ("aggregate", "stateful", "join"):
             key = draw(st.sampled_from([("a",), ("b",), ("a", "b")]))
             options |= {"key": key, "shards": draw(st.integers(1, 3))}
         if kind in ("aggregate", "stateful") and draw(st.booleans()):
-            options = {"key": (), "shards": 1, "deterministic": options["deterministic"]}
+            options = {"key": (), "shards": 1}
         name = f"o{index}"
         match kind:
             case "union":

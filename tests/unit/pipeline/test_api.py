@@ -149,6 +149,8 @@ def test_an_unused_stream_is_refused():
         (lambda: Generator(lambda e, s: [], "a integer(3)"), "is not a column"),
         (lambda: Generator(lambda e, s: [], "a int, a int"), "appears twice"),
         (lambda: Sqlite("x.db", "a; drop"), "cannot be a table name"),
+        (lambda: Sqlite("x.db", "Holdfast_progress"), "is taken"),
+        (lambda: Sqlite("x.db", "sqlite_x"), "is taken"),
         (lambda: ForeachBatch(3), "needs a function"),
         (lambda: Pipeline("p", epoch="soon"), "'soon' is not understood"),
         (lambda: Pipeline("p", epoch=0), "longer than nothing"),
@@ -161,6 +163,64 @@ def test_bad_values_are_refused(make, message):
     with pytest.raises(BadInputError) as error:
         make()
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["aggregate", "stateful"])
+def test_an_operator_with_state_must_be_deterministic(kind):
+    """A redo would put other rows into its state than those it published."""
+    s = one_source(pipeline())
+    with pytest.raises(BadInputError, match="put the chance into a map before it"):
+        getattr(s, kind)("op", same, deterministic=False)
+    with pytest.raises(BadInputError, match="op: keeps state, so it must be deterministic"):
+        s.join("op", s.map("m", same), same, key="key", deterministic=False)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (Parquet("out"), Parquet("out"), "overlap"),
+        (Parquet("out"), Parquet("./x/../out/"), "overlap"),
+        (Parquet("out"), Parquet("out/large"), "overlap"),
+        (Parquet("out/large"), Parquet("out"), "overlap"),
+        (Parquet("out"), Sqlite("out/x.db"), "overlap"),
+        (Sqlite("x.db"), Parquet("x.db"), "overlap"),
+        (Sqlite("x.db"), Sqlite("./x.db"), "same table"),
+        (Sqlite("x.db", "t"), Sqlite("x.db", "T"), "same table"),
+    ],
+)
+def test_two_sinks_in_one_place_are_refused(first, second, message):
+    """They would overwrite each other."""
+    p = pipeline()
+    s = one_source(p)
+    p.sink("one", s, first)
+    p.sink("two", s, second)
+    with pytest.raises(BadInputError, match=f"two: .*{message}"):
+        p.validate()
+
+
+def test_a_symbolic_link_is_no_second_place(tmp_path):
+    """Two spellings of one directory are one."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    p = pipeline()
+    s = one_source(p)
+    p.sink("one", s, Parquet(str(tmp_path / "real")))
+    p.sink("two", s, Parquet(str(tmp_path / "link")))
+    with pytest.raises(BadInputError, match=r"two: .*overlap"):
+        p.validate()
+
+
+def test_sinks_side_by_side_are_allowed():
+    """Tables of one file, directories beside each other, and sinks that keep nothing."""
+    p = pipeline()
+    s = one_source(p)
+    p.sink("a", s, Parquet("out/a"))
+    p.sink("ab", s, Parquet("out/ab"))
+    p.sink("b", s, Sqlite("out/x.db", "one"))
+    p.sink("c", s, Sqlite("out/x.db", "two"))
+    p.sink("d", s, Console())
+    p.sink("e", s, Console())
+    p.validate()
 
 
 def test_expected_computations_belong_to_sinks():

@@ -22,14 +22,17 @@ class Layout:
     def ranges(self, unit: str) -> str:
         return f"units/{word(unit)}/ranges"
 
-    def skips(self, unit: str) -> str:
-        return f"units/{word(unit)}/skips"
+    def skips(self, unit: str, version: int) -> str:
+        return f"units/{word(unit)}/skips/{version}"
 
     def unit_floors(self, unit: str) -> str:
         return f"units/{word(unit)}/floors"
 
     def generations(self, unit: str) -> str:
         return f"units/{word(unit)}/generations"
+
+    def life(self, unit: str) -> str:
+        return f"units/{word(unit)}/life"
 
     def slices(self, boundary: str, shard: int) -> str:
         return f"log/{word(boundary)}/{shard}/slices"

@@ -29,6 +29,9 @@ from holdfast.runtime.log.store import FileStore, RecordStore
 
 ORIGIN = "origin"
 """Name of the record of when epoch 0 began."""
+MAX_SKIPS = 8
+"""Versions of a batch's skip record: one per operator that fails, and a few for functions that do
+not fail on the same rows every time. A batch that needs more is not saved."""
 
 
 class SupersededError(HoldfastError):
@@ -51,7 +54,17 @@ class NondeterministicError(CheckFailedError):
             f"{unit}: batch {record.number} gave {record.rows} rows for epochs "
             f"{record.after + 1}..{record.upto}, but {other.rows} rows were published by "
             f"generation {other.generation} (key groups {groups[:8]} differ); the segment is not "
-            "deterministic: declare the operator deterministic=False"
+            "deterministic: put what differs into a map declared deterministic=False"
+        )
+
+
+class OtherSkipError(HoldfastError):
+    """The batch was published with other rows left out; what is stored counts."""
+
+    def __init__(self, unit: str, used: int, stored: SliceRecord) -> None:
+        super().__init__(
+            f"{unit}: batch {stored.number} was published by generation {stored.generation} with "
+            f"version {stored.skip} of its skip record, this run used version {used}"
         )
 
 
@@ -106,11 +119,28 @@ class SliceLog:
 
     # Skips
 
-    def skip(self, unit: str, number: int) -> SkipRecord | None:
-        return self._get(SkipRecord, member(self.layout.skips(unit), number))
+    def skip(self, unit: str, number: int, version: int) -> SkipRecord | None:
+        return self._get(SkipRecord, member(self.layout.skips(unit, version), number))
+
+    def newest_skip(self, unit: str, number: int) -> SkipRecord | None:
+        """The skip record with all the rows of a batch that anyone has failed on."""
+        newest = None
+        for version in range(1, MAX_SKIPS + 1):
+            found = self.skip(unit, number, version)
+            if found is None:
+                break
+            newest = found
+        return newest
+
+    def skipping(self, unit: str) -> list[int]:
+        """Numbers of the batches that have a skip record."""
+        names = self.store.names(self.layout.skips(unit, 1))
+        return [parse_record_name(name)[1] for name in names]
 
     def put_skip(self, record: SkipRecord) -> SkipRecord:
-        name = member(self.layout.skips(record.unit), record.number, record.timeline)
+        """Leave out rows of a batch; returns the record that counts, maybe someone else's."""
+        folder = self.layout.skips(record.unit, record.version)
+        name = member(folder, record.number, record.timeline)
         floors = self.layout.unit_floors(record.unit)
         record = replace(record, writer=self.writer)
         return self._put_above(floors, SkipRecord, name, record, unit=record.unit)
@@ -134,16 +164,22 @@ class SliceLog:
             yield record
             number += 1
 
-    def put_slice(self, record: SliceRecord, *, unit: str) -> SliceRecord:
-        """Publish a slice; raises if the number was published with other rows."""
+    def put_slice(self, record: SliceRecord, *, unit: str, adopt: bool = False) -> SliceRecord:
+        """Publish a slice; returns the record that counts.
+
+        Raises if the number was published with other rows, or made from other rows, unless these
+        are to be adopted.
+        """
         floors = self.layout.slice_floors(record.boundary, record.shard)
         record = replace(record, writer=self.writer)
         folder = self.layout.slices(record.boundary, record.shard)
         name = member(folder, record.number, record.timeline)
         stored = self._put_above(floors, SliceRecord, name, record, unit=unit)
-        if not stored.same_content(record):
-            raise NondeterministicError(unit, record, stored)
-        return stored
+        if adopt or stored.same_content(record):
+            return stored
+        if stored.skip != record.skip:
+            raise OtherSkipError(unit, record.skip, stored)
+        raise NondeterministicError(unit, record, stored)
 
     def slice_time(self, record: SliceRecord) -> float | None:
         """When a slice was published, wall-clock seconds; None if it was trimmed meanwhile."""
@@ -167,6 +203,24 @@ class SliceLog:
         if known is not None:
             return known
         return float(json.loads(self.store.put_if_absent(ORIGIN, json.dumps(now).encode())))
+
+    # Lives of sinks
+
+    def known_life(self, unit: str) -> str | None:
+        """Id of the present life of a sink; None before its first exporter has started."""
+        stored = self.store.get(self.layout.life(unit))
+        return None if stored is None else stored.decode()
+
+    def life(self, unit: str) -> str:
+        """The same; the first to ask makes it. It goes with the unit's records, so a reset sink,
+        whose batches are numbered from 0 again, has another.
+        """
+        known = self.known_life(unit)
+        if known is not None:
+            return known
+        return self.store.put_if_absent(
+            self.layout.life(unit), uuid.uuid4().hex[:12].encode()
+        ).decode()
 
     # Generations
 

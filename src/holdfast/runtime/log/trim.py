@@ -16,7 +16,7 @@ from holdfast.model.deployment import Deployment, Segment
 from holdfast.model.records import parse_record_name
 from holdfast.runtime.log.layout import STOP_MARK, word
 from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
-from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog
 from holdfast.runtime.log.store import LEFTOVER_S
 
 TRIM_EVERY = 16
@@ -46,7 +46,8 @@ class Trimmer:
             return 0
         self.log.raise_floor(layout.unit_floors(unit), floor)
         removed = _remove(self.log, layout.ranges(unit), floor)
-        _remove(self.log, layout.skips(unit), floor)
+        for version in range(1, MAX_SKIPS + 1):
+            _remove(self.log, layout.skips(unit, version), floor)
         return removed
 
     def trim_outputs(self, segment: Segment, shard: int) -> int:

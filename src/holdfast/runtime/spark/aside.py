@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.runtime.log.slicelog import MAX_SKIPS
 from holdfast.runtime.log.store import (
     LEFTOVER_S,
     remove_temporaries,
@@ -30,10 +31,15 @@ KEEP_FILES = 1000
 KEEP_BYTES = 256 * 2**20
 
 
-def put_aside(folder: Path, number: int, rows: Any, *, keep_all: bool) -> Path:
-    """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest."""
+def put_aside(
+    folder: Path, number: int, rows: Any, *, keep_all: bool, version: int | None = None
+) -> Path:
+    """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest.
+
+    `version` is that of the batch's skip record, where rows were left out by one.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{number:010d}.arrow"
+    path = folder / (f"{number:010d}.arrow" if version is None else _name(number, version))
     temporary = folder / temporary_name()
     try:
         with temporary.open("wb") as file:
@@ -49,6 +55,26 @@ def put_aside(folder: Path, number: int, rows: Any, *, keep_all: bool) -> Path:
         remove_temporaries(folder, time.time() - LEFTOVER_S)
     sync_folder(folder)
     return path
+
+
+def keep_version(folder: Path, number: int, version: int) -> None:
+    """Remove what other versions of a batch's skip record than the one that counts put aside.
+
+    Also what was put aside for a record that its writer did not live to put.
+    """
+    for boundary in folder.iterdir() if folder.is_dir() else ():
+        for other in range(1, MAX_SKIPS + 1):
+            if other != version:
+                forget(boundary, number, other)
+
+
+def forget(folder: Path, number: int, version: int) -> None:
+    """Remove what one version of a batch's skip record put aside in a folder."""
+    (folder / _name(number, version)).unlink(missing_ok=True)
+
+
+def _name(number: int, version: int) -> str:
+    return f"{number:010d}-{version}.arrow"
 
 
 def forget_oldest(folder: Path, *, files: int = KEEP_FILES, size: int = KEEP_BYTES) -> int:

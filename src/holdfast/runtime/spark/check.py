@@ -240,9 +240,7 @@ def _check_plan(operator: Operator, plan: Plan, spark: SparkSession) -> None:
     _check_state(operator, plan)
     if operator.deterministic and plan.nondeterministic:
         found = plan.nondeterministic[0]
-        hint = "declare deterministic=False, which logs its output"
-        if found in ("collect_list", "collect_set"):
-            hint = f"wrap it in sort_array, or {hint}"
+        hint = _determinism_hint(operator, found)
         raise BadInputError(f"{found} is not deterministic", where=name, hint=hint)
     mode = "Append" if operator.mode == "append" else "Update"
     try:
@@ -251,6 +249,25 @@ def _check_plan(operator: Operator, plan: Plan, spark: SparkSession) -> None:
         raise BadInputError(
             f"cannot run as a stream with output={operator.mode!r}: {_one_line(error)}", where=name
         ) from error
+
+
+def _determinism_hint(operator: Operator, found: str) -> str:
+    """What to write instead; only an operator without state may say that it is not deterministic.
+
+    What it published counts, and there is nothing else that a redo could change.
+    """
+    match found:
+        case "collect_list" | "collect_set":
+            return "wrap it in sort_array"
+        case "first" | "last" | "any_value":
+            return "take min_by or max_by a column that orders the rows"
+        case "mode" | "listagg":
+            return "compute it from sort_array(collect_list(...))"
+        case "a processing-time timer":
+            return "use event time"
+    if operator.keeps_state:
+        return "put it into a map before this one, with deterministic=False"
+    return "declare deterministic=False, which logs its output"
 
 
 def _check_state(operator: Operator, plan: Plan) -> None:

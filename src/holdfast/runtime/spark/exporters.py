@@ -1,21 +1,27 @@
 """Exporter units: they deliver the result log to the world.
 
 An epoch is delivered when all shards have published it. Progress commits with the data: Parquet
-files are named by the batch, so a redo replaces a file by the same; Sqlite notes the batch in the
-transaction that holds its rows; a function gets an id by which it can tell a redo.
+files are named by the batch and created once; Sqlite notes the batch in the transaction that holds
+its rows; a function gets an id by which it can tell a redo.
+
+A process may sleep at any point and wake up when others have delivered much more. So whatever takes
+time comes first, and the last step before rows become visible is to look whether this generation is
+still the current one and the batch not done. Between that look and a function's own effect lies all
+that cannot be closed from here.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import os
 import sqlite3
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +31,7 @@ import pyarrow.parquet as pq
 from holdfast.model.deployment import KEY_GROUPS, Boundary
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
+from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.store import (
@@ -33,20 +40,19 @@ from holdfast.runtime.log.store import (
     sync_folder,
     temporary_name,
 )
+from holdfast.runtime.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
-
-PROGRESS_TABLE = "holdfast_progress"
 
 
 class Delivery(ABC):
     """Takes the rows of one batch."""
 
     @abstractmethod
-    def deliver(self, number: int, rows: Any) -> None:
-        """Deliver batch `number`; called again with the same rows after a failure."""
+    def prepared(self, number: int, rows: Any) -> AbstractContextManager[Callable[[], None]]:
+        """Do what takes time and nobody sees; the function it gives makes batch `number` visible.
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Let go of what it holds."""
+        Called again with the same rows after a failure.
+        """
 
 
 class ExporterUnit(ThreadUnit):
@@ -79,9 +85,20 @@ class ExporterUnit(ThreadUnit):
                     item = self._slice(name, shard, number)
                     batches += read_slice(folder, item, range(KEY_GROUPS))
         rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
-        self._delivery.deliver(record.number, rows)
+        with self._delivery.prepared(record.number, rows) as deliver:
+            if self._is_due(record.number):
+                deliver()
         self.progress.rows_in += rows.num_rows
         self.progress.rows_out += rows.num_rows
+
+    def _is_due(self, number: int) -> bool:
+        """Whether nobody has delivered the batch: the next range is put only when it is done.
+
+        Raises if a newer generation has taken over, as that one delivers it.
+        """
+        log, name = self.context.log, self.context.name
+        log.check_current(name, self.context.generation)
+        return log.range(name, number + 1) is None
 
     def _from(self, boundary: str, shard: int, first: int) -> list[SliceRecord]:
         known = [item for item in self._unread.get((boundary, shard), []) if item.number >= first]
@@ -100,14 +117,16 @@ class ExporterUnit(ThreadUnit):
 class ParquetDelivery(Delivery):
     """One file per batch that has rows; upserts: the last row of the newest file counts."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, life: Life, *, resumed: bool) -> None:
+        self._folder, self._life = folder, life
+        take_folder(folder, life, resumed=resumed)
         # What exporters that were killed left; once per start, as the folder may be large.
         remove_temporaries(folder, time.time() - LEFTOVER_S)
 
-    def deliver(self, number: int, rows: Any) -> None:
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
         if rows.num_rows == 0:
+            yield lambda: None
             return
         temporary = self._folder / temporary_name()
         try:
@@ -115,53 +134,80 @@ class ParquetDelivery(Delivery):
                 pq.write_table(rows, file)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(self._folder / f"part-{number:010d}.parquet")
+            yield lambda: self._show(temporary, number)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def _show(self, temporary: Path, number: int) -> None:
+        need_folder(self._folder, self._life)
+        with suppress(FileExistsError):  # delivered before; the same rows are in it
+            os.link(temporary, self._folder / f"part-{number:010d}.parquet")
         sync_folder(self._folder)
 
 
 class SqliteDelivery(Delivery):
     """Rows and the number of their batch in one transaction."""
 
-    def __init__(self, path: Path, table: str, sink: str, boundary: Boundary, schema: Any) -> None:
+    def __init__(self, path: Path, table: str, life: Life, boundary: Boundary, schema: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._sink, self._schema = path, sink, schema
-        self._table = table
-        names = ", ".join(f'"{field.name}"' for field in schema)
-        marks = ", ".join("?" for _ in schema)
-        verb = "INSERT OR REPLACE" if boundary.mode == "upsert" else "INSERT"
-        self._insert = f'{verb} INTO "{table}" ({names}) VALUES ({marks})'
+        self._path, self._table, self._life = path, table, life
         key = boundary.upsert_key if boundary.mode == "upsert" else ()
-        quoted = ", ".join(f'"{name}"' for name in key)
-        unique = f", PRIMARY KEY ({quoted})" if key else ""
-        columns = ", ".join(f'"{field.name}" {_sqlite_type(field.type)}' for field in schema)
-        with closing(self._connect()) as base, base:
-            base.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns}{unique})')
-            base.execute(
-                f"CREATE TABLE IF NOT EXISTS {PROGRESS_TABLE} (sink TEXT PRIMARY KEY, batch INT)"
-            )
+        self._key = [schema.names.index(name) for name in key]
+        marks = ", ".join("?" for _ in schema)
+        names = _quoted(schema.names)
+        self._insert = f'INSERT INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - quoted
+        # IS finds NULL as well, by the index too; a primary key would take each for another.
+        matches = " AND ".join(f"{_quoted([name])} IS ?" for name in key)
+        self._delete = f'DELETE FROM "{table}" WHERE {matches}'  # noqa: S608 - a checked name
+        columns = ", ".join(f"{_quoted([item.name])} {_sqlite_type(item.type)}" for item in schema)
+        with closing(self._begin()) as base:
+            take_table(base, table, life)
+            base.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns})')
+            if key:
+                base.execute(
+                    f'CREATE UNIQUE INDEX IF NOT EXISTS "{table}_key" ON "{table}" ({_quoted(key)})'
+                )
+            base.commit()
 
-    def deliver(self, number: int, rows: Any) -> None:
-        with closing(self._connect()) as base:
-            base.execute("BEGIN IMMEDIATE")
-            done = base.execute(
-                f"SELECT batch FROM {PROGRESS_TABLE} WHERE sink = ?",  # noqa: S608 - a constant
-                (self._sink,),
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        columns = [[_sqlite_value(item) for item in column.to_pylist()] for column in rows]
+        values = list(zip(*columns, strict=True))
+        if self._key:
+            values = list({self._key_of(row): row for row in values}.values())
+        yield lambda: self._write(number, values)
+
+    def _key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(row[index] for index in self._key)
+
+    def _write(self, number: int, values: list[tuple[Any, ...]]) -> None:
+        with closing(self._begin()) as base:
+            progress = base.execute(
+                f"SELECT run, batch FROM {PROGRESS_TABLE} WHERE table_name = ?",  # noqa: S608
+                (self._table,),
             ).fetchone()
-            if done is not None and done[0] >= number:
-                base.rollback()
+            if progress is None or progress[0] != self._life.id:
+                raise self._life.refuse(f"table {self._table!r}")
+            if progress[1] >= number:
                 return
-            values = [[_sqlite_value(item) for item in column.to_pylist()] for column in rows]
-            base.executemany(self._insert, zip(*values, strict=True))
+            if self._key:
+                base.executemany(self._delete, map(self._key_of, values))
+            base.executemany(self._insert, values)
             base.execute(
-                f"INSERT OR REPLACE INTO {PROGRESS_TABLE} VALUES (?, ?)",  # noqa: S608
-                (self._sink, number),
+                f"UPDATE {PROGRESS_TABLE} SET batch = ? WHERE table_name = ?",  # noqa: S608
+                (number, self._table),
             )
             base.commit()
 
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=30, isolation_level=None)
+    def _begin(self) -> sqlite3.Connection:
+        """A connection that holds the write lock; closed without a commit it changes nothing."""
+        base = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        try:
+            base.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            base.close()
+            raise
+        return base
 
 
 class ConsoleDelivery(Delivery):
@@ -170,45 +216,61 @@ class ConsoleDelivery(Delivery):
     def __init__(self, sink: str, limit: int) -> None:
         self._sink, self._limit = sink, limit
 
-    def deliver(self, number: int, rows: Any) -> None:
-        if rows.num_rows:
-            shown = rows.slice(0, self._limit).to_pylist()
-            lines = [f"{self._sink} batch {number}: {rows.num_rows} rows", *map(str, shown)]
-            sys.stdout.write("\n".join(lines) + "\n")
-            sys.stdout.flush()
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        shown = rows.slice(0, self._limit).to_pylist()
+        lines = [f"{self._sink} batch {number}: {rows.num_rows} rows", *map(str, shown)]
+
+        def say() -> None:
+            if rows.num_rows:
+                sys.stdout.write("\n".join(lines) + "\n")
+                sys.stdout.flush()
+
+        yield say
 
 
 class FunctionDelivery(Delivery):
     """Calls a function with a DataFrame and an id; at least once."""
 
     def __init__(
-        self, sink: str, function: Callable[[Any, str], None], make_frame: Callable[[Any], Any]
+        self,
+        life: Life,
+        function: Callable[[Any, str], None],
+        make_frame: Callable[[Any], Any],
     ) -> None:
-        self._sink, self._function, self._make_frame = sink, function, make_frame
+        self._life, self._function, self._make_frame = life, function, make_frame
 
-    def deliver(self, number: int, rows: Any) -> None:
-        self._function(self._make_frame(rows), f"{self._sink}-{number}")
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        frame = self._make_frame(rows)
+        yield lambda: self._function(frame, f"{self._life.sink}-{self._life.id}-{number}")
 
 
 def make_delivery(
     sink: Sink,
     *,
-    name: str,
-    run_dir: Path,
+    context: UnitContext,
     boundary: Boundary,
     schema: Any,
     make_frame: Callable[[Any], Any],
 ) -> Delivery:
     """The delivery of a sink; relative paths are taken from the run directory."""
+    log, run_dir, name = context.log, context.log.layout.root, context.segment.name
+    life = Life(sink=name, id=log.life(context.name))
     match sink:
         case Parquet(path=path):
-            return ParquetDelivery(run_dir / path)
+            resumed = log.newest_range(context.name) >= 0
+            return ParquetDelivery(run_dir / path, life, resumed=resumed)
         case Sqlite(path=path, table=table):
-            return SqliteDelivery(run_dir / path, table, name, boundary, schema)
+            return SqliteDelivery(run_dir / path, table, life, boundary, schema)
         case Console(limit=limit):
             return ConsoleDelivery(name, limit)
         case ForeachBatch(function=function):
-            return FunctionDelivery(name, function, make_frame)
+            return FunctionDelivery(life, function, make_frame)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join('"{}"'.format(name.replace('"', '""')) for name in names)
 
 
 def _sqlite_type(kind: Any) -> str:
@@ -224,4 +286,5 @@ def _sqlite_value(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
-    return value
+    # Sqlite knows no NaN and would store NULL; said here, so that keys are compared as stored.
+    return None if isinstance(value, float) and math.isnan(value) else value

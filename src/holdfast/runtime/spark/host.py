@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
+from holdfast.pipeline.sinks import check_apart
 from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
@@ -265,10 +266,12 @@ class SparkUnitHost:
         schema = to_arrow_schema(self.schemas()[boundary.operator], timezone="UTC")
         if operator.sink is None:
             raise AssertionError("a sink operator has a sink")
+        check_apart(
+            [(item.name, item.sink) for item in self._pipeline.sinks if item.sink], self._root
+        )
         delivery = make_delivery(
             operator.sink,
-            name=operator.name,
-            run_dir=self._root,
+            context=context,
             boundary=boundary,
             schema=schema,
             make_frame=lambda rows: self.session().createDataFrame(rows),

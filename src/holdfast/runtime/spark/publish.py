@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -26,7 +26,7 @@ from holdfast.model.records import GroupPart, SliceFile, SliceRecord
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.layout import Layout
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.slices import read_slice, write_slice_file
 from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.spark.checkpoint import batch_number
 
@@ -123,15 +123,60 @@ def number_in_task(checkpoint: Path, rows: int) -> int:
 
 
 def publish(
-    log: SliceLog, records: list[SliceRecord], *, unit: str, crash: Crash
-) -> list[SliceRecord]:
-    """Make a batch visible, one boundary after the other."""
-    stored = []
-    for index, record in enumerate(records):
-        stored.append(log.put_slice(record, unit=unit))
-        if index == 0:
-            crash.at("after-slice-record", unit, record.number)
+    log: SliceLog,
+    records: list[SliceRecord],
+    *,
+    unit: str,
+    crash: Crash,
+    relay: Callable[[SliceRecord], list[SliceRecord]] | None = None,
+) -> SliceRecord:
+    """Make a batch visible, one boundary after the other; gives what counts on the first.
+
+    That one decides. If other rows are stored there, `relay` makes the records of the other
+    boundaries from them, so that all boundaries hold the rows of one run; without it that is an
+    error.
+    """
+    first, *others = records
+    stored = log.put_slice(first, unit=unit, adopt=relay is not None)
+    crash.at("after-slice-record", unit, first.number)
+    if relay is not None and not stored.same_content(first):
+        others = relay(stored)
+    for record in others:
+        log.put_slice(record, unit=unit)
     return stored
+
+
+def relaid(
+    spark: SparkSession,
+    stored: SliceRecord,
+    boundaries: tuple[Boundary, ...],
+    *,
+    schema: StructType,
+    layout: Layout,
+    generation: int,
+) -> list[SliceRecord]:
+    """The rows published on the first boundary, laid out for the others: their slice records."""
+    first, *others = boundaries
+    if not others:
+        return []
+    files: dict[str, tuple[SliceFile, ...]] = {}
+    batches = list(read_slice(layout.data(first.name, stored.shard), stored, range(KEY_GROUPS)))
+    if batches:
+        # Through Spark, as its hashes are what the digests of all other runs are made of.
+        nullable = schema._as_nullable()  # noqa: SLF001 - as boundaries are read
+        rows = spark.createDataFrame(pa.Table.from_batches(batches), nullable)
+        files = write_files(
+            rows,
+            tuple(others),
+            layout=layout,
+            shard=stored.shard,
+            number=stored.number,
+            generation=generation,
+        ).files
+    return [
+        replace(stored, boundary=item.name, files=files.get(item.name, ()), generation=generation)
+        for item in others
+    ]
 
 
 def _group(key: tuple[str, ...]) -> Any:

@@ -3,25 +3,29 @@
 Problem: a batch fails in a user's function on few of its many rows; find them with few runs. The
 rows are divided until each failing part is one row: k bad rows among n take O(k log n) runs of the
 segment on static DataFrames. Rows that fail only together cannot be told apart; then nothing is
-skipped and the unit fails as it would without quarantine.
+skipped and the unit fails as it would without quarantine. So it does if a row fails in an operator
+that does not quarantine. Several operators of a segment may: when the next one fails, the search
+goes on from the rows that are left out already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from holdfast.model.deployment import Segment
 from holdfast.model.records import RangeRecord, SkipRecord
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.spark.aside import put_aside
-from holdfast.runtime.spark.compile import OperatorError, build
+from holdfast.runtime.spark.aside import forget, put_aside
+from holdfast.runtime.spark.compile import OperatorError, build, culprit
 from holdfast.runtime.spark.reader import TICK, ReaderSpec
 from holdfast.runtime.spark.threads import UnitContext
 
@@ -35,8 +39,12 @@ Place = tuple[str, int]
 """Boundary, and position of a row in reading order."""
 
 
-class TooManyRunsError(Exception):
+class SearchEndedError(Exception):
     """The search was given up."""
+
+
+class TooManyRunsError(SearchEndedError):
+    """There are too many bad rows."""
 
 
 def quarantine(
@@ -47,11 +55,16 @@ def quarantine(
     spec: ReaderSpec,
     previous: RangeRecord | None,
     record: RangeRecord,
+    skip: SkipRecord | None,
     operator: str,
     reason: str,
 ) -> bool:
-    """Put a skip record for the rows on which `operator` fails; False if none could be found."""
+    """Put a skip record for the rows on which `operator` fails; False if none could be found.
+
+    `skip` is what the batch was run with, so what is left out already.
+    """
     tables = _inputs(context, spec, previous, record)
+    known = {(name, at) for name, rows in (skip.rows if skip else {}).items() for at in rows}
 
     def succeeds(places: Sequence[Place]) -> bool:
         frames = {}
@@ -66,36 +79,80 @@ def quarantine(
                 pipeline, context.deployment, context.segment, frames, stop_after=operator
             )
             result.write.format("noop").mode("overwrite").save()
-        except (OperatorError, PySparkException):
+        except (OperatorError, PySparkException) as error:
+            blamed = blame(pipeline, context.segment, error)
+            if blamed is not None and pipeline.operator(blamed).on_error != "quarantine":
+                raise SearchEndedError(blamed) from error
             return False
         return True
 
     places = [
-        (item.boundary, at) for item in spec.inputs for at in range(tables[item.boundary].num_rows)
+        (item.boundary, at)
+        for item in spec.inputs
+        for at in range(tables[item.boundary].num_rows)
+        if (item.boundary, at) not in known
     ]
     try:
         bad = isolate(places, succeeds)
-    except TooManyRunsError:
+    except SearchEndedError:
         return False
     if not bad:
         return False
-    skipped: dict[str, tuple[int, ...]] = {}
-    for boundary in dict.fromkeys(name for name, _ in bad):
-        at = tuple(sorted(position for name, position in bad if name == boundary))
-        skipped[boundary] = at
-        folder = context.log.layout.dead(context.name) / word(boundary)
-        rows = tables[boundary].take(pa.array(at))
-        put_aside(folder, record.number, rows, keep_all=context.trimmer.keep_input)
-    context.log.put_skip(
+    put_skip(
+        context,
         SkipRecord(
             unit=context.name,
             number=record.number,
-            rows=skipped,
+            version=skip.version + 1 if skip else 1,
+            rows=_by_boundary([*known, *bad]),
             reason=f"{operator}: {reason}"[:2000],
             generation=context.generation,
-        )
+        ),
+        tables,
     )
     return True
+
+
+def put_skip(context: UnitContext, record: SkipRecord, tables: Mapping[str, Any]) -> None:
+    """Keep the rows for people to look at, then leave them out.
+
+    If another generation has put this version, its rows are kept instead of ours.
+    """
+    dead = context.log.layout.dead(context.name)
+
+    def keep(skip: SkipRecord) -> None:
+        for boundary, at in skip.rows.items():
+            rows = tables[boundary].take(pa.array(at))
+            put_aside(
+                dead / word(boundary),
+                skip.number,
+                rows,
+                keep_all=context.trimmer.keep_input,
+                version=skip.version,
+            )
+
+    # The search may have taken a minute: an older generation must not touch what counts by now.
+    context.log.check_current(context.name, context.generation)
+    keep(record)
+    stored = context.log.put_skip(record)
+    if stored.rows != record.rows:
+        keep(stored)
+        for boundary in set(record.rows) - set(stored.rows):
+            forget(dead / word(boundary), record.number, record.version)
+
+
+def blame(pipeline: Pipeline, segment: Segment, error: BaseException) -> str | None:
+    """The operator of a segment that an error comes from, if that can be told."""
+    if isinstance(error, OperatorError):
+        return error.operator
+    return culprit(pipeline, segment, "".join(traceback.format_exception(error)))
+
+
+def _by_boundary(places: Iterable[Place]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for boundary, at in sorted(places):
+        found.setdefault(boundary, []).append(at)
+    return {boundary: tuple(at) for boundary, at in found.items()}
 
 
 def isolate(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,9 @@ class ReaderSpec:
     batching: Batching
     partitions: int = 1
     """Tasks per input; the key groups are divided among them."""
+    skips: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
+    """Batch to, per boundary, the positions of the rows to leave out. Fixed while a query runs, so
+    that all tasks of a batch leave out the same rows, whatever skip record is put meanwhile."""
     crash: Crash = field(default_factory=Crash)
 
     @property
@@ -108,8 +111,7 @@ class LogReader:
             return
         previous = self._need(number - 1)
         item, spec = self.spec.inputs[index], self.spec
-        skip = self.log.skip(spec.unit, number)
-        skipped = frozenset(skip.rows.get(item.boundary, ()) if skip else ())
+        skipped = frozenset(spec.skips.get(number, {}).get(item.boundary, ()))
         owned = range(*spec.groups)
         # Skipped rows are counted over the whole input, so one task must read all of it.
         parts = [owned] if skipped else split_range(owned, spec.partitions)
@@ -213,7 +215,9 @@ def reader_of(spec: ReaderSpec) -> LogReader:
         if len(_readers) >= MAX_READERS:
             _readers.clear()
         _readers[key] = LogReader(spec)
-    return _readers[key]
+    reader = _readers[key]
+    reader.spec = spec  # a query that was started again may leave out other rows
+    return reader
 
 
 def task(spec: ReaderSpec, index: int) -> Callable[[Iterator[Any]], Iterator[Any]]:

@@ -17,14 +17,16 @@ from pyspark.sql.types import StructType
 
 from holdfast.errors import HoldfastError
 from holdfast.model.deployment import key_group_range
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.model.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
-from holdfast.runtime.log.slicelog import SliceLog, SupersededError
+from holdfast.runtime.log.redo import after_failure, version_to_use
+from holdfast.runtime.log.slicelog import OtherSkipError, SliceLog, SupersededError
 from holdfast.runtime.log.start import require_start
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
 from holdfast.runtime.profile.state import StateFiles
+from holdfast.runtime.spark.aside import keep_version
 from holdfast.runtime.spark.checkpoint import (
     batch_number,
     clone_checkpoint,
@@ -32,15 +34,15 @@ from holdfast.runtime.spark.checkpoint import (
     next_batch,
     tidy,
 )
-from holdfast.runtime.spark.compile import (
-    OperatorError,
-    build,
-    culprit,
-    input_specs,
-    read_frames,
+from holdfast.runtime.spark.compile import OperatorError, build, input_specs, read_frames
+from holdfast.runtime.spark.publish import (
+    collect_files,
+    number_in_task,
+    publish,
+    relaid,
+    writing,
 )
-from holdfast.runtime.spark.publish import collect_files, number_in_task, publish, writing
-from holdfast.runtime.spark.quarantine import quarantine
+from holdfast.runtime.spark.quarantine import blame, quarantine
 from holdfast.runtime.spark.reader import ReaderSpec, StoppedError, stop_marker
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.threads import Progress, UnitContext
@@ -79,6 +81,14 @@ class SparkUnit:
         self._failure: BaseException | None = None
         self._number: int | None = None
         """The batch in hand."""
+        self._skips: dict[int, SkipRecord] = {}
+        """What batches leave out while this query runs."""
+        self._adopted: set[int] = set()
+        """Batches that failed here and are published, so need not be run."""
+        self._chance = any(
+            not pipeline.operator(name).deterministic for name in context.segment.operators
+        )
+        """Whether a redo may give other rows; the state is the same, as chance ends a segment."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
         self._tails: dict[tuple[str, int], SliceRecord] = {}
@@ -115,14 +125,15 @@ class SparkUnit:
                     self._run_query()
                     break
                 except Exception as error:
-                    if not self._quarantined(error):
+                    if not self._goes_on(error):
                         raise
         except SupersededError as error:
             self._end("stopped", str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
             self._failed(error)
         else:
-            self._end("stopped", None)
+            asked = self._stopping.is_set()
+            self._end("stopped", None if asked else "its query ended though nobody stopped it")
 
     def _prepare(self) -> None:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
@@ -172,6 +183,7 @@ class SparkUnit:
         context, segment = self.context, self.context.segment
         self._stop_marker().unlink(missing_ok=True)
         self._failure = self._number = None
+        self._skips = self._load_skips()
         session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
         groups = key_group_range(context.unit.shard, segment.shards)
         self._spec = ReaderSpec(
@@ -185,6 +197,7 @@ class SparkUnit:
                 one_epoch_per_batch=segment.one_epoch_per_batch,
             ),
             partitions=self._partitions,
+            skips={number: skip.rows for number, skip in self._skips.items()},
             crash=context.crash,
         )
         frames = read_frames(session, self._spec)
@@ -222,15 +235,40 @@ class SparkUnit:
             number=lambda: number_in_task(checkpoint, tasks),
         )
 
-    def _quarantined(self, error: BaseException) -> bool:
-        """Whether rows were found without which the failed batch can go on."""
-        if isinstance(error, HoldfastError) and not isinstance(error, OperatorError):
+    # When a batch fails
+
+    def _goes_on(self, error: BaseException) -> bool:
+        """Whether the failed batch can be run again at once, or need not be."""
+        context, number = self.context, self._number
+        # Whatever happened, a generation that was replaced has nothing to report but that.
+        context.log.check_current(context.name, context.generation)
+        ours = isinstance(error, HoldfastError)
+        if number is None or (ours and not isinstance(error, OperatorError | OtherSkipError)):
             return False
+        used, newest = self._skips.get(number), context.log.newest_skip(context.name, number)
+        stored = self._stored(number)
+        step = after_failure(
+            stateful=context.segment.stateful,
+            published=stored.skip if stored else None,
+            newest=newest.version if newest else 0,
+            used=used.version if used else 0,
+            adopted=number in self._adopted,
+        )
+        match step:
+            case "again":
+                return True
+            case "adopt":
+                self._adopted.add(number)
+                return True
+            case "search":
+                return self._quarantined(error, number)
+            case "fail":
+                return False
+
+    def _quarantined(self, error: BaseException, number: int) -> bool:
+        """Whether rows were found without which the failed batch can go on."""
         operator = self._culprit(error)
         if operator is None or self._pipeline.operator(operator).on_error != "quarantine":
-            return False
-        number = self._number
-        if number is None or self.context.log.skip(self.context.name, number) is not None:
             return False
         record, previous = self._ranges(number)
         self.progress.operator = operator
@@ -243,15 +281,32 @@ class SparkUnit:
             spec=self._spec,
             previous=previous,
             record=record,
+            skip=self._skips.get(number),
             operator=operator,
             reason=str(error),
         )
 
+    def _load_skips(self) -> dict[int, SkipRecord]:
+        """The rows that batches leave out: what they were published with, else all known ones."""
+        log, name = self.context.log, self.context.name
+        found = {}
+        for number in log.skipping(name):
+            newest, stored = log.newest_skip(name, number), self._stored(number)
+            version = version_to_use(
+                stored.skip if stored else None, newest.version if newest else 0
+            )
+            skip = log.skip(name, number, version) if version else None
+            if skip is not None:
+                found[number] = skip
+        return found
+
+    def _stored(self, number: int) -> SliceRecord | None:
+        """What a batch has published on its first boundary, which decides for all of them."""
+        boundary = self.context.segment.outputs[0].name
+        return self.context.log.slice(boundary, self.context.unit.shard, number)
+
     def _culprit(self, error: BaseException) -> str | None:
-        if isinstance(error, OperatorError):
-            return error.operator
-        text = "".join(traceback.format_exception(error))
-        return culprit(self._pipeline, self.context.segment, text)
+        return blame(self._pipeline, self.context.segment, error)
 
     def _stop_marker(self) -> Path:
         return stop_marker(self.context.log.layout.root, self.context.name, self.context.generation)
@@ -273,6 +328,30 @@ class SparkUnit:
         start = time.time()
         checkpoint = self._checkpoint(context.generation)
         number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
+        stored = None
+        if number in self._adopted or (self._chance and not context.segment.stateful):
+            stored = self._stored(number)
+        if stored is None:
+            stored = self._compute(frame, number, spark_batch)
+        else:
+            # Nothing depends on running it again, and it might fail or come out otherwise.
+            for item in self._relaid(stored):
+                log.put_slice(item, unit=context.name)
+        keep_version(log.layout.dead(context.name), number, stored.skip)
+        record, previous = self._ranges(number)
+        # The batch began when its input was there, not when Spark planned it.
+        began = max(start, log.put_time(context.name, number))
+        self._account(previous, record, stored.rows, time.time() - began)
+        self._trim(number)
+        if context.segment.stateful and number % SIZE_EVERY == 1:
+            files = StateFiles(checkpoint)
+            files.scan()
+            self.progress.state_bytes = files.restore_bytes
+        context.crash.at("before-commit", context.name, number)
+
+    def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> SliceRecord:
+        """Run a batch and publish it; gives what counts on the first boundary."""
+        context, log = self.context, self.context.log
         written = collect_files(
             frame, context.segment.outputs, layout=log.layout, shard=context.unit.shard
         )
@@ -282,8 +361,7 @@ class SparkUnit:
             raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
         record, previous = self._ranges(number)
-        skip = log.skip(context.name, number)
-        dead = sum(len(rows) for rows in skip.rows.values()) if skip else 0
+        skip = self._skips.get(number)
         watermark = output_watermark(previous, record, stateful=context.segment.stateful)
         records = [
             SliceRecord(
@@ -295,22 +373,36 @@ class SparkUnit:
                 inputs=record.inputs,
                 files=written.files[boundary.name],
                 watermark_us=watermark,
-                dead_rows=dead,
+                dead_rows=sum(len(rows) for rows in skip.rows.values()) if skip else 0,
+                skip=skip.version if skip else 0,
                 generation=context.generation,
                 spark_batch=spark_batch,
             )
             for boundary in context.segment.outputs
         ]
-        publish(log, records, unit=context.name, crash=context.crash)
-        # The batch began when its input was there, not when Spark planned it.
-        began = max(start, log.put_time(context.name, number))
-        self._account(previous, record, written.rows, time.time() - began)
-        self._trim(number)
-        if context.segment.stateful and number % SIZE_EVERY == 1:
-            files = StateFiles(checkpoint)
-            files.scan()
-            self.progress.state_bytes = files.restore_bytes
-        context.crash.at("before-commit", context.name, number)
+        relay = self._relaid if self._chance else None
+        return publish(log, records, unit=context.name, crash=context.crash, relay=relay)
+
+    def _relaid(self, stored: SliceRecord) -> list[SliceRecord]:
+        context = self.context
+        used = self._skips.get(stored.number)
+        if context.segment.stateful and stored.skip != (used.version if used else 0):
+            # The rows would do, but the state must be that of the same input.
+            raise OtherSkipError(context.name, used.version if used else 0, stored)
+        first, *others = context.segment.outputs
+        missing = [
+            boundary
+            for boundary in others
+            if context.log.slice(boundary.name, stored.shard, stored.number) is None
+        ]
+        return relaid(
+            self._spark,
+            stored,
+            (first, *missing),
+            schema=self._schemas[context.segment.name],
+            layout=context.log.layout,
+            generation=context.generation,
+        )
 
     def _trim(self, number: int) -> None:
         if number % TRIM_EVERY == TRIM_EVERY - 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +22,12 @@ from holdfast.runtime.log.protocol import (
     retained_floor,
     roundest,
 )
-from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog, SupersededError
+from holdfast.runtime.log.slicelog import (
+    NondeterministicError,
+    OtherSkipError,
+    SliceLog,
+    SupersededError,
+)
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.log.trim import Trimmer
@@ -72,6 +78,47 @@ def test_the_same_rows_again_are_accepted_and_others_reported(tmp_path):
     publish(SliceLog(tmp_path), 0)
     with pytest.raises(NondeterministicError, match="a#0: batch 0"):
         publish(SliceLog(tmp_path), 0, value=2)
+
+
+def test_what_is_stored_can_be_adopted(tmp_path):
+    """Where a redo may give other rows, the first ones count and nobody complains."""
+    first = publish(SliceLog(tmp_path), 0)
+    later = replace(first, generation=1, watermark_us=7)
+    assert SliceLog(tmp_path).put_slice(later, unit="a#0", adopt=True) == first
+
+
+def test_a_slice_made_with_other_rows_left_out_is_told_apart(tmp_path):
+    """It is no sign of nondeterminism, so it is not reported as such."""
+    stored = publish(SliceLog(tmp_path), 0)
+    with pytest.raises(OtherSkipError, match=r"with version 0 .* this run used version 2"):
+        SliceLog(tmp_path).put_slice(replace(stored, files=(), skip=2), unit="a#0")
+
+
+def test_skip_records_of_a_batch_are_numbered(tmp_path):
+    """Each version is put once; the newest holds all rows; trimming removes them all."""
+    one, two = SliceLog(tmp_path), SliceLog(tmp_path)
+    assert one.newest_skip("x#0", 3) is None
+    first = one.put_skip(SkipRecord(unit="x#0", number=3, rows={"a": (5,)}))
+    assert two.put_skip(SkipRecord(unit="x#0", number=3, rows={"a": (6,)})) == first
+    second = two.put_skip(SkipRecord(unit="x#0", number=3, version=2, rows={"a": (5, 9)}))
+    assert one.newest_skip("x#0", 3) == second
+    assert one.skip("x#0", 3, 1) == first
+    assert one.skipping("x#0") == [3]
+    Trimmer(log=one, deployment=DEPLOYMENT, retain=3).trim_unit("x#0", 40)
+    assert one.skip("x#0", 3, 1) is None
+    assert one.skip("x#0", 3, 2) is None
+    with pytest.raises(SupersededError):
+        two.put_skip(SkipRecord(unit="x#0", number=3, version=3))
+
+
+def test_a_sink_has_a_life_until_its_records_are_gone(tmp_path):
+    """All who ask get the same id; a reset, which removes the unit's records, ends it."""
+    log = SliceLog(tmp_path)
+    assert log.known_life("x#0") is None
+    life = log.life("x#0")
+    assert SliceLog(tmp_path).life("x#0") == log.known_life("x#0") == life
+    shutil.rmtree(tmp_path / "units" / "x#0")
+    assert log.life("x#0") != life
 
 
 def test_a_torn_record_is_named(tmp_path):

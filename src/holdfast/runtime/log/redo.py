@@ -1,0 +1,43 @@
+"""What to do about a batch that failed here, or that someone else has published otherwise.
+
+Problem: a batch may be run by several generations, now or later, and a user's function may fail in
+one of them and not in another. Whatever is stored counts: a slice record names the version of the
+skip record (the quarantined rows) that it was made with. So a unit that keeps state runs the batch
+again with that very version, for its state must fit what was published; one that keeps none takes
+the published rows and need not be able to compute them. Only while nothing is published may rows be
+sought that the batch can go on without.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from holdfast.runtime.log.slicelog import MAX_SKIPS
+
+Step: TypeAlias = Literal["again", "adopt", "search", "fail"]
+"""`again`: run the batch with the version to use now; `adopt`: take what is published without
+running it; `search`: look for rows to leave out; `fail`: there is nothing left to try."""
+
+
+def version_to_use(published: int | None, newest: int) -> int:
+    """The version of its skip record that a batch is run with; 0: nothing is left out.
+
+    `published` is the version its slice was made with, None if there is no slice; `newest` the
+    newest version that was put.
+    """
+    return newest if published is None else published
+
+
+def after_failure(
+    *, stateful: bool, published: int | None, newest: int, used: int, adopted: bool
+) -> Step:
+    """How to go on after a batch failed that was run with version `used`.
+
+    Every step but `fail` brings the unit nearer to an end, so that there are few: a batch is
+    adopted once, run once with what is published, and searched once per version.
+    """
+    if published is not None and not stateful:
+        return "fail" if adopted else "adopt"
+    if used != version_to_use(published, newest):
+        return "again"
+    return "fail" if published is not None or newest >= MAX_SKIPS else "search"

@@ -1,0 +1,283 @@
+"""What is stored counts: a redo that computes other rows takes over what was published."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import LongType
+
+import holdfast.runtime.spark.unit as unit_module
+from holdfast.faults.rundir import dead_rows
+from holdfast.model.deployment import Boundary
+from holdfast.model.records import SkipRecord, SliceRecord
+from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
+from holdfast.runtime.log.crash import VARIABLE
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.publish import publish, relaid, write_files
+from holdfast.runtime.spark.session import start_session
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+SOURCE = str(HERE.parent.parent / "src")
+
+
+def run(app: str, folder: Path, generation: int, epoch: int, crash_at: str = "") -> int:
+    """Exit code of a driver; a killed one has the negative signal number."""
+    environment = {**os.environ, "PYTHONPATH": SOURCE, VARIABLE: crash_at}
+    driver = [sys.executable, HERE / "unit_driver.py", HERE / app, folder]
+    with (folder.parent / f"driver-{generation}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*driver, str(generation), str(epoch)],
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(timeout=300)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def said(folder: Path, generation: int) -> str:
+    return (folder.parent / f"driver-{generation}.log").read_text(errors="replace")[-4000:]
+
+
+def published(log: SliceLog, boundary: str, number: int) -> Counter:
+    record = log.slice(boundary, 0, number)
+    rows = read_slice(log.layout.data(boundary, 0), record, range(128))
+    return Counter(tuple(row.items()) for batch in rows for row in batch.to_pylist())
+
+
+def test_a_drawing_that_was_published_counts_on_every_boundary(tmp_path):
+    """Killed between two boundaries and before the commit, a map of chance keeps its first rows."""
+    folder = tmp_path / "run"
+    killed = run("chance_app.py", folder, 0, 10_000, "after-slice-record:draw#0@2")
+    assert killed == -signal.SIGKILL
+    log = SliceLog(folder)
+    assert log.slice("draw@key", 0, 2) is not None
+    assert log.slice("draw@bucket", 0, 2) is None
+    drawn = published(log, "draw@key", 2)
+    killed = run("chance_app.py", folder, 1, 10_000, "before-commit:draw#0@3")
+    assert killed == -signal.SIGKILL, said(folder, 1)
+    assert published(log, "draw@key", 2) == drawn
+    reached = log.slice("draw@key", 0, 3).upto
+    assert run("chance_app.py", folder, 2, reached + 2) == 0, said(folder, 2)
+    last = log.newest_range("draw#0") - 1
+    assert last >= 3
+    for number in range(last + 1):
+        rows = published(log, "draw@key", number)
+        assert rows
+        assert rows == published(log, "draw@bucket", number), number
+    with sqlite3.connect(folder / "out.db") as base:
+        found = dict(base.execute("SELECT bucket, rows FROM buckets"))
+    assert set(found) == {"b0", "b1", "b2"}
+
+
+# In one process
+
+
+@pytest.fixture(scope="module")
+def spark():
+    session = start_session("adoption")
+    yield session
+    session.stop()
+
+
+def deliver(spark, pipeline, folder, epoch):
+    """Run all units until every exporter has delivered the epoch that a function tells."""
+    deployment = deploy(pipeline, cuts="none")
+    host = SparkUnitHost(deployment, pipeline, folder, keep_input=True, spark=spark)
+    exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
+    deadline = time.monotonic() + 180
+    try:
+        for unit in deployment.units():
+            host.start(unit, 0, None)
+        while time.monotonic() < deadline:
+            found = host.poll()
+            failed = [item for item in found if item.state == "failed"]
+            assert not failed, f"{failed[0].unit} {failed[0].error}"
+            if all(item.epoch >= epoch() for item in found if item.unit.segment in exporters):
+                return
+            time.sleep(0.05)
+        pytest.fail(f"epoch {epoch()} was not reached: {found}")
+    finally:
+        host.close()
+
+
+def test_rows_laid_out_anew_are_the_same_rows(spark, tmp_path):
+    """Slices made from a stored one have the digests of those made with it, whatever the types."""
+    frame = spark.sql(
+        """
+        SELECT id AS n, if(id % 3 = 0, NULL, string(id)) AS s, id / 7 AS d, double('nan') AS x,
+               timestamp_micros(id * 1000001) AS t, timestamp_ntz '2026-01-01 01:02:03.4' AS u,
+               date_add(date '2026-01-01', int(id)) AS day, decimal(id) / 3 AS money,
+               cast(string(id) AS binary) AS raw, array(named_struct('a', id, 'b', NULL)) AS deep,
+               map(string(id), id, 'k', NULL) AS m, named_struct('m', map(id, 'v')) AS inner
+        FROM range(40)
+        """
+    )
+    boundaries = (Boundary(operator="op", key=("n",)), Boundary(operator="op", key=("s", "t")))
+    layout = SliceLog(tmp_path).layout
+    written = write_files(frame, boundaries, layout=layout, shard=0, number=0, generation=0)
+    first, second = (
+        SliceRecord(
+            boundary=item.name, shard=0, number=0, after=-1, upto=0, files=written.files[item.name]
+        )
+        for item in boundaries
+    )
+    (made,) = relaid(spark, first, boundaries, schema=frame.schema, layout=layout, generation=1)
+    assert made.files != second.files
+    assert made.same_content(second)
+    assert len(second.digests()) > 10
+
+
+def numbers(epoch, seed):
+    """Four rows an epoch."""
+    return [(f"k{n % 2}", n) for n in range(epoch * 4 + seed, epoch * 4 + seed + 4)]
+
+
+@F.udf(LongType())
+def dislikes_one(number):
+    if number == 1:
+        raise ValueError("cannot stand 1")
+    return number
+
+
+@F.udf(LongType())
+def dislikes_two(number):
+    if number == 2:
+        raise ValueError("cannot stand 2")
+    return number
+
+
+def first_step(frame):
+    return frame.withColumn("number", dislikes_one("number"))
+
+
+def second_step(frame):
+    return frame.withColumn("number", dislikes_two("number"))
+
+
+def sums(frame):
+    return frame.groupBy("key").agg(F.count("*").alias("rows"), F.sum("number").alias("total"))
+
+
+def results(folder):
+    with sqlite3.connect(folder / "out.db") as base:
+        return list(base.execute("SELECT * FROM results"))
+
+
+def sums_found(folder):
+    return {key: tuple(rest) for key, *rest in results(folder)}
+
+
+def summed(upto, without=()):
+    found = {}
+    for epoch in range(upto + 1):
+        for key, number in numbers(epoch, 0):
+            if number not in without:
+                rows, total = found.get(key, (0, 0))
+                found[key] = (rows + 1, total + number)
+    return found
+
+
+def last_epoch(folder, unit):
+    log = SliceLog(folder)
+    return log.range(unit, log.newest_range(unit)).upto
+
+
+def test_two_operators_of_a_segment_quarantine_in_one_batch(spark, tmp_path):
+    """Each of two functions that fail on another row of a batch loses that row and no other."""
+    p = Pipeline("picky", epoch="0.3s")
+    stream = p.source("numbers", Generator(numbers, "key string, number bigint"))
+    stream = stream.map("first", first_step, on_error="quarantine")
+    stream = stream.map("second", second_step, on_error="quarantine")
+    p.sink("out", stream.aggregate("sum", sums, key="key", output="upsert"), Sqlite("out.db"))
+    deliver(spark, p, tmp_path, lambda: 3)
+    assert sums_found(tmp_path) == summed(last_epoch(tmp_path, "out#0"), without=(1, 2))
+    log = SliceLog(tmp_path)
+    assert log.slice("sum", 0, 0).skip == 2
+    dead = [row["number"] for row in dead_rows(tmp_path)["sum", "numbers"]]
+    assert sorted(dead) == [1, 2]
+
+
+@pytest.mark.parametrize("stateful", [True, False], ids=["state", "no state"])
+def test_the_skip_that_a_zombie_published_with_counts(spark, tmp_path, monkeypatch, stateful):
+    """A zombie is faster with other rows left out: state and rows become those it published."""
+    p = Pipeline("overtaken", epoch="0.3s")
+    stream = p.source("numbers", Generator(numbers, "key string, number bigint"))
+    if stateful:
+        made = stream.aggregate("sum", sums, key="key", output="upsert")
+    else:
+        made = stream.map("sum", lambda frame: frame.select("key", "number"))
+    p.sink("out", made, Sqlite("out.db"))
+    zombie = SliceLog(tmp_path)
+
+    def overtaken(log, records, **options):
+        if records[0].number == 1 and zombie.slice("sum", 0, 1) is None:
+            # It leaves out all rows of the batch, so what it publishes has none.
+            before, now = zombie.range("sum#0", 0).inputs, zombie.range("sum#0", 1).inputs
+            ((boundary, (end,)),) = now.items()
+            taken = range(before[boundary][0], end)
+            rows = sum(zombie.slice(boundary, 0, at).rows for at in taken)
+            left = {boundary: tuple(range(rows))}
+            zombie.put_skip(SkipRecord(unit="sum#0", number=1, rows=left))
+            zombie.put_slice(replace(records[0], files=(), skip=1), unit="sum#0")
+        return publish(log, records, **options)
+
+    monkeypatch.setattr(unit_module, "publish", overtaken)
+
+    def after_it():
+        lost = zombie.range("sum#0", 1)
+        return lost.upto + 1 if lost else 10_000
+
+    deliver(spark, p, tmp_path, after_it)
+    lost = zombie.range("sum#0", 1)
+    without = [n for at in range(lost.after + 1, lost.upto + 1) for _, n in numbers(at, 0)]
+    upto = last_epoch(tmp_path, "out#0")
+    assert upto > lost.upto
+    if stateful:
+        assert sums_found(tmp_path) == summed(upto, without)
+    else:
+        all_numbers = [n for at in range(upto + 1) for _, n in numbers(at, 0)]
+        assert sorted(n for _, n in results(tmp_path)) == [
+            n for n in all_numbers if n not in without
+        ]
+
+
+def test_a_unit_that_was_replaced_says_so(spark, tmp_path):
+    """Its tasks notice the newer claim; the report is "stopped" with the reason, not "failed"."""
+    p = Pipeline("replaced", epoch="0.3s")
+    stream = p.source("numbers", Generator(numbers, "key string, number bigint"))
+    p.sink("out", stream.map("same", lambda frame: frame), Parquet("out"))
+    deployment = deploy(p)
+    host = SparkUnitHost(deployment, p, tmp_path, spark=spark)
+    unit = next(item for item in deployment.units() if item.segment == "same")
+    try:
+        host.start(unit, 0, None)
+        deadline = time.monotonic() + 120
+        while host.poll()[0].state == "starting" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        SliceLog(tmp_path).claim("same#0", 1)
+        while host.poll()[0].state == "running" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (status,) = host.poll()
+    finally:
+        host.close()
+    assert (status.state, status.operator) == ("stopped", None)
+    assert status.error == "same#0: generation 0 was replaced by 1"
