@@ -8,7 +8,6 @@ from tests.unit.control.world import POLICY, A, B, C, World, acts, facts, starte
 from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control import facts as f
-from holdfast.control.placement import Candidate, choose
 from holdfast.control.state import IllegalTransitionError
 from holdfast.model.deployment import UnitId
 
@@ -425,28 +424,6 @@ def test_an_illegal_fact_raises_with_its_story():
     with pytest.raises(IllegalTransitionError, match="what led to it") as caught:
         world.coordinator.state.apply(bad)
     assert [fact.kind for fact in caught.value.story if fact.kind == "unit_placed"]
-
-
-def candidate(node, **changes):
-    base = Candidate(node=node, incarnation=node, domain="d0", spare=False, ready=True, load=0)
-    return replace(base, **changes)
-
-
-def test_choose_prefers_ready_spares_outside_the_lost_domain():
-    """Among spares, a warm one in another domain wins; a follower's domain is never used."""
-    nodes = [
-        candidate("n0", load=1),
-        candidate("s0", spare=True),
-        candidate("s1", spare=True, domain="d1"),
-        candidate("s2", spare=True, domain="d1", ready=False),
-    ]
-    assert choose(nodes, room=2, spread=False, avoid_domain="d0").node == "s1"
-    assert choose(nodes, room=2, spread=False, avoid_domain="d1").node == "s0"
-    assert choose(nodes, room=2, spread=True).node == "n0"
-    only = choose(nodes, room=2, spread=False, forbidden_domains=frozenset({"d1"}))
-    assert only.node == "s0"
-    assert choose(nodes, room=2, spread=False, forbidden_domains=frozenset({"d0", "d1"})) is None
-    assert choose(nodes[:1], room=1, spread=False) is None
 
 
 FULL = "Traceback\nOSError: [Errno 28] No space left on device: 'x'"

@@ -46,12 +46,12 @@ def test_the_first_batch_of_a_generation_gets_more_time():
 
 
 def test_long_batches_make_patient():
-    """Patience follows the longest batch and fades again."""
+    """The limit follows the longest batch and fades again."""
     found = running(batch_s=4.0)
-    assert found.patience_s() == 20.0
+    assert found.limit_s() == 20.0
     for batch in range(6, 30):
         found.observe(batch=batch, batch_s=0.1, waiting=1, now=1.0)
-    assert found.patience_s() == 10.0
+    assert found.limit_s() == 10.0
 
 
 def test_forgiving_counts_from_now():
