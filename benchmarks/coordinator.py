@@ -33,6 +33,8 @@ SPARES = 20
 """One node in so many has no unit."""
 BAR_US = 1000.0
 BEAT_S = 0.25
+FAULTS = 5
+"""Failed units and dead nodes in a round."""
 FORGIVING = RestartBudget(limit=3, window_s=0.001, delay_s=0.0)
 """Faults come far more often here than they would; no unit is to be held for that."""
 
@@ -149,7 +151,7 @@ class Fleet:
         return self.beat(name)
 
     def round(self, fault: int) -> None:
-        """A quarter of a second of the whole fleet, with one failed unit and one dead node."""
+        """A quarter of a second of the whole fleet, with some failed units and dead nodes."""
         names = list(self.coordinator.state.nodes)
         ticks = max(1, len(names) // 5)
         for index, name in enumerate(names):
@@ -160,9 +162,10 @@ class Fleet:
                 self.feed("heartbeat, no news", self.beat(name))
             if index % ticks == 0:
                 self.feed("tick", e.Tick(cause=self.cause()))
-        busy = [name for name in names if self.reports[name]]
-        self._fail(busy[fault % len(busy)])
-        self._die(busy[(7 * fault + 3) % len(busy)])
+        for number in range(FAULTS * fault, FAULTS * (fault + 1)):
+            busy = [name for name in self.coordinator.state.nodes if self.reports[name]]
+            self._fail(busy[number % len(busy)])
+            self._die(busy[(7 * number + 3) % len(busy)])
 
     def _fail(self, name: str) -> None:
         unit, report = next(iter(self.reports[name].items()))
@@ -201,7 +204,7 @@ class Fleet:
 
 
 def _decode(line: bytes) -> object:
-    return codec.message_from_json(json.loads(line))
+    return codec.message_from_line(line)
 
 
 def first_placement(units: int) -> float:

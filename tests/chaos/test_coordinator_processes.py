@@ -269,6 +269,21 @@ def test_a_stalled_unit_costs_its_process(start):
     ended_exactly_once(run)
 
 
+def test_a_long_batch_that_works_is_left_alone(start):
+    """Ten times the limit without a batch, but with work to be seen: nobody is killed."""
+    limits = StallPolicy(stall_s=0.5, batches=0.1, intervals=0.1, first_batch_s=5.0)
+    run = start(policy_=policy(stall=limits))
+    set_fault(run.run_dir, SUM0, "work")
+    behind = lambda v: unit(v, SRC)["epoch"] > unit(v, SUM0)["epoch"] + 3  # noqa: E731
+    begin = run.wait_for(behind, DEADLINE_S, "a batch that takes long")
+    view = run.wait_for(lambda v: v["now"] > begin["now"] + 5.0, DEADLINE_S, "ten limits")
+    assert view["recoveries"] == []
+    assert unit(view, SUM0)["epoch"] <= unit(begin, SUM0)["epoch"] + 1
+    set_fault(run.run_dir, SUM0, None)
+    run.wait_for(lambda v: past(v, unit(view, SRC)["epoch"]), DEADLINE_S, "the end of the batch")
+    ended_exactly_once(run)
+
+
 def test_a_run_directory_is_resumed(start):
     """After a stop the next launch goes on where the last one ended, under new generations."""
     first = start()

@@ -98,9 +98,12 @@ class StallDetector:
 
     def limit_s(self, stalls: int = 0) -> float:
         """How long it may show no work, after so many stalls without progress in between."""
+        return self._limit_s(stalls, ended=self._ended)
+
+    def _limit_s(self, stalls: int, *, ended: bool) -> float:
         policy = self._policy
         base = max(
-            policy.stall_s if self._ended else policy.first_batch_s,
+            policy.stall_s if ended else policy.first_batch_s,
             policy.batches * self._longest_s,
             policy.intervals * self._interval_s,
         )
@@ -126,7 +129,7 @@ class StallDetector:
             what = f"no work seen for {quiet:.0f} s (limit {limit:.0f} s)"
         else:
             what = "it works, but ends no batch"
-        following = self.limit_s(stalls + 1)
+        following = self._limit_s(stalls + 1, ended=False)
         return (
             f"{epochs} could be taken and no batch has ended for {now - self._since:.0f} s: {what};"
             f" the next limit is {following:.0f} s"
