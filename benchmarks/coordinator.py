@@ -248,7 +248,9 @@ def main() -> None:
     args = parser.parse_args()
     sizes = (100, 1000) if args.quick else (100, 1000, 10_000)
     found = {size: measure(size, max(8, 40_000 // size)) for size in sizes}
-    print(f"{'mean / p99, microseconds':26}" + "".join(f"{f'{size:,} units':>20}" for size in sizes))
+    print(
+        f"{'mean / p99, microseconds':26}" + "".join(f"{f'{size:,} units':>20}" for size in sizes)
+    )
     for kind in found[sizes[0]]:
         cells = [found[size][kind] for size in sizes]
         print(f"{kind:26}" + "".join(f"{mean:>10,.0f} /{p99:>8,.0f}" for mean, p99 in cells))

@@ -296,6 +296,18 @@ def test_a_run_directory_is_resumed(start):
     ended_exactly_once(second)
 
 
+def test_a_journal_of_another_version_is_refused(tmp_path):
+    """A run directory of the first edition ends at once, with one line that says what to do."""
+    spec = RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=policy(workers=1))
+    journal = journal_path(tmp_path / "run")
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(b'e5cb5b6a {"seq":0,"facts":[]}\n')
+    with LocalRun(tmp_path / "run", spec, LaunchSettings(nodes=1, spares=0)) as run:
+        assert run.launcher.finished.wait(DEADLINE_S)
+        assert "journal: is a journal from before versions" in run.launcher.given_up
+        assert run.launcher.given_up.endswith("or start in a new run directory")
+
+
 def test_a_run_directory_in_use_is_refused(start):
     """Two launches of one run directory at the same time are refused with one line."""
     run = start()

@@ -11,17 +11,22 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from holdfast.health.agenda import Agenda
-from holdfast.model.deployment import UnitId
 
 
 class Placed(Protocol):
     """What the index asks of a unit's record."""
 
-    unit: UnitId
-    phase: str
-    node: str | None
-    retry_at: float
-    announced: bool
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def node(self) -> str | None: ...
+
+    @property
+    def retry_at(self) -> float: ...
+
+    @property
+    def announced(self) -> bool: ...
 
 
 class Index:

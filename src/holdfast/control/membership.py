@@ -210,7 +210,9 @@ def sweep(turn: Turn) -> None:
             turn.state.nodes[node],
             reason="stalled",
             failed_at=turn.now,
-            detail="; ".join(f"{unit} {found.reason}: {found.why}" for unit, found in stuck.items()),
+            detail="; ".join(
+                f"{unit} {found.reason}: {found.why}" for unit, found in stuck.items()
+            ),
             culprits=stuck,
         )
 

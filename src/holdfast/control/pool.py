@@ -117,7 +117,9 @@ class Pool:
             best = key if best is None or key < best else best
         return None if best is None else self._nodes[best[2]]
 
-    def _head(self, heap: list[tuple[int, str]], rank: _Class, domain: str) -> tuple[int, str] | None:
+    def _head(
+        self, heap: list[tuple[int, str]], rank: _Class, domain: str
+    ) -> tuple[int, str] | None:
         while heap:
             load, name = heap[0]
             found = self._nodes.get(name)
@@ -133,9 +135,7 @@ class Pool:
             return
         heapq.heappush(self._spread, (candidate.spare, candidate.load, candidate.node))
         domains = self._classes.setdefault(candidate.rank, {})
-        heapq.heappush(
-            domains.setdefault(candidate.domain, []), (candidate.load, candidate.node)
-        )
+        heapq.heappush(domains.setdefault(candidate.domain, []), (candidate.load, candidate.node))
 
     def _rebuild(self) -> None:
         """Forget entries that are out of date."""

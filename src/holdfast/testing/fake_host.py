@@ -6,9 +6,10 @@ a takeover clones the newest complete checkpoint below it. A unit's output depen
 seen, so a lost, doubled or misplaced batch shows in `check_output`, which computes the expected
 output on its own.
 
-Faults are files: RUN/fake/faults/UNIT with `raise`, `stall`, `work` (a batch that works and does not
-end) or `exit` inside makes the unit do so at its next batch, for as long as the file is there; RUN/fake/faults/open keeps nodes from starting,
-as does one with `hang` inside, for as long as it says so, without a word.
+Faults are files: RUN/fake/faults/UNIT with `raise`, `stall`, `work` (a batch that works and does
+not end) or `exit` inside makes the unit do so at its next batch, for as long as the file is there;
+RUN/fake/faults/open keeps nodes from starting, as does one with `hang` inside, for as long as it
+says so, without a word.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ CHANGES = st.lists(
 )
 
 
-@given(CHANGES, st.booleans(), st.none() | NAMES, st.none() | NAMES, st.sampled_from(["", "d0", "d1"]))
+@given(
+    CHANGES, st.booleans(), st.none() | NAMES, st.none() | NAMES, st.sampled_from(["", "d0", "d1"])
+)
 def test_after_any_changes_the_choice_is_that_of_a_look_at_all(
     changes, spread, keep_on, stand_in, avoid
 ):

@@ -35,7 +35,9 @@ def test_the_earliest_moment_counts():
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from("set drop due".split()), st.sampled_from("abc"), st.integers(0, 9))
+        st.tuples(
+            st.sampled_from(["set", "drop", "due"]), st.sampled_from("abc"), st.integers(0, 9)
+        )
     )
 )
 def test_it_agrees_with_a_table_of_moments(steps):

@@ -1,10 +1,10 @@
 """The coordinator's journal: an append-only file of checksummed lines.
 
 The format is documented in docs/reference/journal.md. The first line names it and its version, so
-that a journal of another version is refused and not guessed at. Only one process writes it (a lock on a side
-file sees to that); every append is one write and one fsync. A line without its newline at the very
-end is what a crash in the middle of an append leaves: nothing was acted on before the fsync
-returned, so it is cut off. Damage of any other kind is never repaired: it is reported.
+that a journal of another version is refused and not guessed at. Only one process writes it (a lock
+on a side file sees to that); every append is one write and one fsync. A line without its newline at
+the very end is what a crash in the middle of an append leaves: nothing was acted on before the
+fsync returned, so it is cut off. Damage of any other kind is never repaired: it is reported.
 
 Compaction rewrites the file as one snapshot of the state whenever `compact_after` facts have
 followed the last one, or as many as there are units if those are more: so the file is bounded by

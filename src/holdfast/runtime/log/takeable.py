@@ -1,9 +1,9 @@
 """How much of its inputs a unit could take in a batch now.
 
-What counts as waiting decides who is called stalled, so it must be what the unit could take and does
-not: up to the newest epoch at which every shard of every input has ended a slice, if that lies in a
-later batch interval than what is done (the rule of `protocol.next_range`). A slice that only one
-input has published, or that ends within the present interval, waits for others, not for this unit.
+What counts as waiting decides who is called stalled, so it must be what the unit could take and
+does not: up to the newest epoch at which every shard of every input has ended a slice, if that lies
+in a later batch interval than what is done (the rule of `protocol.next_range`). A slice that only
+one input has published, or that ends within the present interval, does not wait for this unit.
 
 Every slice record is read once, a bounded number at a look; only ends beyond the newest common one
 are kept. O(new slices) a look.
@@ -22,7 +22,7 @@ MAX_LOOK = 64
 
 
 class Takeable:
-    """Follows the inputs of one unit; `waiting` is asked by one thread, `passed` told by another."""
+    """Follows the inputs of one unit; one thread asks what is `waiting`, another tells `passed`."""
 
     def __init__(
         self,
@@ -87,10 +87,8 @@ class Takeable:
             self._ended = {end: count for end, count in self._ended.items() if end > epoch}
 
 
-def done_batch(
-    log: SliceLog, unit: str, outputs: Iterable[str], shard: int
-) -> RangeRecord | None:
-    """The newest batch of a unit that is decided and published; None: none, or not known any more."""
+def done_batch(log: SliceLog, unit: str, outputs: Iterable[str], shard: int) -> RangeRecord | None:
+    """The newest batch of a unit that is decided and published; None: none, or not known."""
     number = log.newest_range(unit)
     if number < 0:
         return None

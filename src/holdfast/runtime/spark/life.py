@@ -1,9 +1,9 @@
 """Whether anything is being done in a batch that takes long.
 
-A batch may take minutes: a large state is loaded, an hour is caught up with. From outside that looks
-like a hang. The difference is that somebody works: Spark ends tasks, or the threads that run the
-query's tasks use processor time. A thread that waits for a suspended Python process, or for a lock,
-uses none at all (measured: to the millisecond), so any change counts.
+A batch may take minutes: a large state is loaded, an hour is caught up with. From outside that
+looks like a hang. The difference is that somebody works: Spark ends tasks, or the threads that run
+the query's tasks use processor time. A thread that waits for a suspended Python process, or for a
+lock, uses none at all (measured: to the millisecond), so any change counts.
 
 Not seen: a Python function that computes for minutes without giving or taking a row. It has the
 limit that its earlier batches have earned.
@@ -36,7 +36,8 @@ class QueryLife:
         self._spark = spark
         self._run_id = run_id
         self._seen: tuple[object, ...] = ()
-        self._steps = 0
+        self.steps = 0
+        """How often something was seen to have been done."""
         self._batch = -1
         self._since = time.monotonic()
 
@@ -46,10 +47,11 @@ class QueryLife:
             self._batch, self._since = batch, now
         elif now - self._since >= QUIET_S:
             self._since = now - QUIET_S + EVERY_S
-            self._look()
-        return self._steps
+            self.look()
+        return self.steps
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Count a step if anything has changed since the last look."""
         try:
             seen = self._tasks()
         except (Py4JError, OSError):
@@ -57,7 +59,7 @@ class QueryLife:
             return
         if seen != self._seen:
             self._seen = seen
-            self._steps += 1
+            self.steps += 1
 
     def _tasks(self) -> tuple[object, ...]:
         tracker = self._spark.sparkContext.statusTracker()

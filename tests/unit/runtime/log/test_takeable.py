@@ -56,9 +56,8 @@ def test_a_unit_far_behind_is_read_in_bounded_looks(tmp_path):
     for epoch in range(3 * MAX_LOOK):
         publish(log, "a", 0, epoch, epoch)
     unit = Takeable(log, {"a": 1}, batch_epochs=1)
-    assert [unit.waiting() for _ in range(4)] == [MAX_LOOK, 2 * MAX_LOOK, 3 * MAX_LOOK] + [
-        3 * MAX_LOOK
-    ]
+    looks = [unit.waiting() // MAX_LOOK for _ in range(4)]
+    assert looks == [1, 2, 3, 3]
 
 
 def test_a_takeover_starts_where_the_log_is(tmp_path):
