@@ -10,6 +10,8 @@ for the disk is not, since that is the disk's.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import contextlib
 import json
 import tempfile
 import time
@@ -23,7 +25,9 @@ from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.policy import Policy
+from holdfast.control.shell.endpoint import read_endpoint
 from holdfast.control.shell.journal import Journal
+from holdfast.control.shell.server import Shell
 from holdfast.control.view import view
 from holdfast.health.budget import RestartBudget
 from holdfast.model.deployment import UnitId
@@ -197,6 +201,51 @@ class Fleet:
                 self._time("view", lambda: codec.line(view(self.coordinator, self.now)))
             journal.close()
 
+    def serve(self, beats: int) -> None:
+        """A heartbeat through the whole coordinator process, from the socket on."""
+        name = next(name for name in self.coordinator.state.nodes if self.reports[name])
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(self._serve(name, Path(folder), beats))
+
+    async def _serve(self, name: str, folder: Path, beats: int) -> None:
+        shell = Shell(
+            coordinator=self.coordinator,
+            journal=Journal(folder / "journal"),
+            run_dir=folder,
+            launch="L",
+        )
+        serving = asyncio.create_task(shell.serve())
+        while (endpoint := read_endpoint(folder)) is None:  # noqa: ASYNC110 - a file tells
+            await asyncio.sleep(0.01)
+        record = self.coordinator.state.nodes[name]
+        hello = e.NodeHello(
+            cause="hello",
+            node=name,
+            incarnation=record.incarnation,
+            launch="L",
+            pid=record.pid,
+            reports=tuple(self.reports[name].values()),
+        )
+        lines = [codec.line(codec.message_to_json(self.news(name))) for _ in range(beats)]
+        greeting = {"role": "node", "token": endpoint.token}
+        first = [codec.line(greeting), codec.line(codec.message_to_json(hello))]
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        writer.write(b"\n".join([*first, b""]))
+        await reader.readline()
+        epoch = self.coordinator.vitals.epoch
+        last = next(iter(self.reports[name].values()))
+        start = time.thread_time()
+        for line in lines:
+            writer.write(line + b"\n")
+            await asyncio.sleep(0)
+        while epoch(last.unit) < last.epoch:  # noqa: ASYNC110 - nothing to wait on
+            await asyncio.sleep(0)
+        self.took["heartbeat, whole process"] = [(time.thread_time() - start) / beats]
+        writer.close()
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+
     def _time(self, kind: str, action: Callable[[], object]) -> None:
         start = time.thread_time()
         action()
@@ -228,6 +277,7 @@ def measure(units: int, rounds: int) -> dict[str, tuple[float, float]]:
     for fault in range(rounds):
         fleet.round(fault)
     fleet.shell(50)
+    fleet.serve(2000)
     found = {kind: _summary(times) for kind, times in fleet.took.items()}
     found["first placement"] = _summary([first_placement(units)])
     return found

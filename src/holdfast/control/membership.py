@@ -36,6 +36,8 @@ from holdfast.model.deployment import UnitId
 
 CORRELATED_S = 10.0
 """Losses of one domain within this time are told as one loss of the domain."""
+MAX_CHECKS = 256
+"""Nodes, and units, looked at in one tick: however many are due at once, heartbeats get through."""
 UNREPORTED = "its node does not report it any more"
 
 
@@ -180,7 +182,7 @@ def sweep(turn: Turn) -> None:
 
     Only at those whose time has come: what a tick costs does not depend on how many there are.
     """
-    for name in turn.vitals.node_checks.due(turn.now):
+    for name in turn.vitals.node_checks.due(turn.now, MAX_CHECKS):
         record, vitals = turn.state.nodes.get(name), turn.vitals.nodes.get(name)
         if record is None or vitals is None:
             continue
@@ -202,7 +204,7 @@ def sweep(turn: Turn) -> None:
         else:
             turn.vitals.node_checks.set(name, back_by)
     culprits: dict[str, dict[str, units.Overdue]] = {}
-    for found in units.overdue(turn):
+    for found in units.overdue(turn, MAX_CHECKS):
         culprits.setdefault(found.node, {})[str(found.record.unit)] = found
     for node, stuck in culprits.items():
         lose(

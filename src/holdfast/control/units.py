@@ -174,10 +174,10 @@ def expect(turn: Turn, record: UnitRecord) -> None:
         turn.vitals.unit_checks.set(str(record.unit), at)
 
 
-def overdue(turn: Turn) -> list[Overdue]:
-    """Units whose node must be killed for them to go on."""
+def overdue(turn: Turn, most: int) -> list[Overdue]:
+    """Units whose node must be killed for them to go on, of at most so many that are due."""
     found: list[Overdue] = []
-    for name in turn.vitals.unit_checks.due(turn.now):
+    for name in turn.vitals.unit_checks.due(turn.now, most):
         record = turn.state.units.get(name)
         if record is None or record.node is None:
             continue

@@ -42,10 +42,13 @@ class Agenda:
     def drop(self, name: str) -> None:
         self._at.pop(name, None)
 
-    def due(self, now: float) -> list[str]:
-        """What is to be looked at now, taken off the agenda: set it again if it is to stay."""
+    def due(self, now: float, most: int = 1 << 30) -> list[str]:
+        """What is to be looked at now, taken off the agenda: set it again if it is to stay.
+
+        At most so many, the most overdue first; the others are given next time.
+        """
         found: list[str] = []
-        while self._heap and self._heap[0][0] <= now:
+        while self._heap and self._heap[0][0] <= now and len(found) < most:
             at, name = heapq.heappop(self._heap)
             if self._at.get(name) == at:
                 del self._at[name]

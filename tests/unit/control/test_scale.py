@@ -11,6 +11,7 @@ import pytest
 from benchmarks.coordinator import Fleet
 
 from holdfast.control import events as e
+from holdfast.control.membership import MAX_CHECKS
 
 pytestmark = pytest.mark.unit
 
@@ -97,6 +98,21 @@ def test_looks_do_not_grow_with_the_units():
         # Ten units a node, at most sixteen after a takeover; forty looks for each.
         assert looks <= 640, (kind, looks)
         assert looks <= 1.6 * small[kind] + 20, (kind, small[kind], looks)
+
+
+def test_many_losses_at_once_are_spread_over_ticks():
+    """However many nodes fall silent at once, one tick gives up a bounded number of them."""
+    fleet = Fleet(4000)
+    nodes = fleet.coordinator.state.nodes
+    total, lost = len(nodes), []
+    assert total > MAX_CHECKS
+    for _ in range(20):
+        fleet.now += 0.9
+        before = len(nodes)
+        fleet.feed("", e.Tick(cause="t"))
+        lost.append(before - len(nodes))
+    assert 0 < max(lost) <= MAX_CHECKS
+    assert sum(lost) == total
 
 
 def test_units_without_room_cost_nothing_while_nothing_changes():

@@ -33,6 +33,15 @@ def test_the_earliest_moment_counts():
     assert len(agenda) == 0
 
 
+def test_no_more_than_asked_for_are_given():
+    """The most overdue come first, the others next time."""
+    agenda = Agenda()
+    for at in (3.0, 1.0, 2.0):
+        agenda.set(f"at {at:g}", at)
+    assert agenda.due(9.0, most=2) == ["at 1", "at 2"]
+    assert agenda.due(9.0, most=2) == ["at 3"]
+
+
 @given(
     st.lists(
         st.tuples(
