@@ -269,6 +269,21 @@ def test_a_stalled_unit_costs_its_process(start):
     ended_exactly_once(run)
 
 
+def test_a_long_batch_that_works_is_left_alone(start):
+    """Ten times the limit without a batch, but with work to be seen: nobody is killed."""
+    limits = StallPolicy(stall_s=0.5, batches=0.1, intervals=0.1, first_batch_s=5.0)
+    run = start(policy_=policy(stall=limits))
+    set_fault(run.run_dir, SUM0, "work")
+    behind = lambda v: unit(v, SRC)["epoch"] > unit(v, SUM0)["epoch"] + 3  # noqa: E731
+    begin = run.wait_for(behind, DEADLINE_S, "a batch that takes long")
+    view = run.wait_for(lambda v: v["now"] > begin["now"] + 5.0, DEADLINE_S, "ten limits")
+    assert view["recoveries"] == []
+    assert unit(view, SUM0)["epoch"] <= unit(begin, SUM0)["epoch"] + 1
+    set_fault(run.run_dir, SUM0, None)
+    run.wait_for(lambda v: past(v, unit(view, SRC)["epoch"]), DEADLINE_S, "the end of the batch")
+    ended_exactly_once(run)
+
+
 def test_a_run_directory_is_resumed(start):
     """After a stop the next launch goes on where the last one ended, under new generations."""
     first = start()
@@ -279,6 +294,18 @@ def test_a_run_directory_is_resumed(start):
     assert [u["generation"] for u in view["units"]] == [2, 2, 2, 2]
     assert view["recoveries"] == []
     ended_exactly_once(second)
+
+
+def test_a_journal_of_another_version_is_refused(tmp_path):
+    """A run directory of the first edition ends at once, with one line that says what to do."""
+    spec = RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=policy(workers=1))
+    journal = journal_path(tmp_path / "run")
+    journal.parent.mkdir(parents=True)
+    journal.write_bytes(b'e5cb5b6a {"seq":0,"facts":[]}\n')
+    with LocalRun(tmp_path / "run", spec, LaunchSettings(nodes=1, spares=0)) as run:
+        assert run.launcher.finished.wait(DEADLINE_S)
+        assert "journal: is a journal from before versions" in run.launcher.given_up
+        assert run.launcher.given_up.endswith("or start in a new run directory")
 
 
 def test_a_run_directory_in_use_is_refused(start):

@@ -25,6 +25,9 @@ _RECOVERIES = 5
 _RETRIED = {
     "error": "failed and is tried again",
     "no space": "finds no room to write and waits for some",
+    "stopped by itself": "stopped by itself and is started again",
+    "stalled": "did nothing and is started again",
+    "never started": "did not start and is started again",
 }
 
 
@@ -128,7 +131,7 @@ def failures(view: dict[str, Any]) -> list[str]:
 
 
 def retries(view: dict[str, Any]) -> list[str]:
-    """One line per unit that failed with an exception and is being tried again."""
+    """One line per unit that failed, stopped or hung by itself and is being started again."""
     return [
         _failure(unit, _RETRIED[unit["down"]])
         for unit in view["units"]

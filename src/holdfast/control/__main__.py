@@ -39,7 +39,13 @@ def main() -> int:
 async def _run(options: argparse.Namespace) -> int:
     spec = read_spec(options.run_dir)
     coordinator = Coordinator(
-        pipeline=spec.deployment.pipeline, units=spec.deployment.units(), policy=spec.policy
+        pipeline=spec.deployment.pipeline,
+        units=spec.deployment.units(),
+        policy=spec.policy,
+        intervals={
+            segment.name: segment.batch_epochs * spec.deployment.epoch_s
+            for segment in spec.deployment.segments
+        },
     )
     journal = Journal(journal_path(options.run_dir))
     shell = Shell(

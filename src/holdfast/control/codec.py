@@ -44,6 +44,11 @@ def state_to_json(state: State) -> dict[str, Any]:
     return _as_object(_STATE.dump_python(state, mode="json"))
 
 
+def state_to_line(state: State) -> bytes:
+    """The same as one line of JSON, written without a Python object in between."""
+    return _STATE.dump_json(state)
+
+
 def state_from_json(data: Mapping[str, Any]) -> State:
     return _STATE.validate_python(data)
 
@@ -62,6 +67,11 @@ def message_to_json(message: NodeMessage) -> dict[str, Any]:
 
 def message_from_json(data: Mapping[str, Any]) -> NodeMessage:
     return _MESSAGE.validate_python(data)
+
+
+def message_from_line(data: bytes) -> NodeMessage:
+    """The same from a line as it came, read without a Python object in between."""
+    return _MESSAGE.validate_json(data)
 
 
 def policy_to_json(policy: Policy) -> dict[str, Any]:

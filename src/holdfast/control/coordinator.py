@@ -7,7 +7,7 @@ shell feeds it events and the time; the simulator feeds the same code from a vir
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from holdfast.control import events as e
@@ -15,6 +15,7 @@ from holdfast.control import membership, placement, units
 from holdfast.control.commands import Command, Dismiss, Finish
 from holdfast.control.facts import Fact, StopBegan
 from holdfast.control.policy import Policy
+from holdfast.control.pool import Pool
 from holdfast.control.state import State
 from holdfast.control.turn import Turn
 from holdfast.control.vitals import Vitals
@@ -25,12 +26,24 @@ class Coordinator:
     """Places units on nodes and repairs what fails."""
 
     def __init__(
-        self, *, pipeline: str, units: tuple[UnitId, ...], policy: Policy | None = None
+        self,
+        *,
+        pipeline: str,
+        units: tuple[UnitId, ...],
+        policy: Policy | None = None,
+        intervals: Mapping[str, float] | None = None,
     ) -> None:
+        """Args:
+        pipeline: its name.
+        units: what is to run, upstream first.
+        policy: how failures are detected and answered.
+        intervals: the batch interval of each segment, seconds.
+        """
         self.policy = policy or Policy()
         self.units = units
+        self.intervals = dict(intervals or {})
         self.state = State(pipeline=pipeline)
-        self.vitals = Vitals()
+        self.vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
 
     def replay(self, state: State | None, facts: Iterable[Fact]) -> None:
         """Take over from a journal: the last snapshot, if any, and what followed."""
@@ -42,7 +55,12 @@ class Coordinator:
     def handle(self, event: e.Event, now: float) -> list[Command]:
         """Decide what follows from one event. Facts come before the commands they cause."""
         turn = Turn(
-            now=now, cause=event.cause, policy=self.policy, state=self.state, vitals=self.vitals
+            now=now,
+            cause=event.cause,
+            policy=self.policy,
+            state=self.state,
+            vitals=self.vitals,
+            intervals=self.intervals,
         )
         last = self.vitals.last_event_at
         if last is not None and now - last > self.policy.pause_s:

@@ -41,12 +41,15 @@ class UnitReport:
     """Rows published since this generation started."""
     batch_ms: float = 0.0
     waiting: int = 0
-    """Epochs that could be processed and are not."""
+    """Epochs that could be taken in a batch now, or are being taken; what is not due is not
+    counted."""
+    work: int = 0
+    """Grows while the batch in hand is worked on; the unit of measure is the host's own."""
     state_bytes: int = 0
     operator: str | None = None
     """The operator that failed, if known."""
     error: str | None = None
-    """The Python traceback of a failed unit."""
+    """The Python traceback of a failed unit, or why one stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

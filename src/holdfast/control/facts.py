@@ -143,6 +143,7 @@ class UnitDown:
     """Not to be placed before."""
     operator: str | None = None
     error: str | None = None
+    """Why, as far as anyone has said: a traceback, or one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +216,7 @@ class RecoveryRestored:
     at: float
     cause: str
     recovery: int
+    unit: Unit
     generation: int
     node: str
     epoch: int
@@ -230,6 +232,7 @@ class RecoveryCaughtUp:
     at: float
     cause: str
     recovery: int
+    unit: Unit
     epoch: int
 
 

@@ -1,7 +1,7 @@
 """What must hold after every event, as executable text.
 
-Used by tests after each step, by the simulator, and cheap enough to be switched on in production
-(`HOLDFAST_VALIDATE=1`). Each broken rule is returned as one sentence.
+Used by tests after each step and by the simulator. It looks at every unit, so production does it
+only when asked to (`HOLDFAST_VALIDATE=1`). Each broken rule is returned as one sentence.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ def broken_rules(coordinator: Coordinator) -> list[str]:
         *_units(state, coordinator.policy.max_units_per_node),
         *_nodes(coordinator),
         *_recoveries(state),
+        *_index(state),
+        *_pool(coordinator),
+        *_checks(coordinator),
     ]
 
 
@@ -130,6 +133,68 @@ def _recoveries(state: State) -> list[str]:
             broken.append(f"{name} is down ({unit.down}) without a recovery")
         if unit.phase == "held" and name in open_units:
             broken.append(f"{name} is held with an open recovery")
+    return broken
+
+
+def _index(state: State) -> list[str]:
+    """The ways into the state lead where a look at all of it leads."""
+    broken: list[str] = []
+    nodes: dict[str, set[str]] = {}
+    for name, unit in state.units.items():
+        if unit.node is not None:
+            nodes.setdefault(unit.node, set()).add(name)
+    index = state.index
+    if index.by_node != nodes:
+        broken.append(f"units by node are {nodes}, the index has {index.by_node}")
+    if list(index.position) != list(state.units):
+        broken.append("the index has another order of units")
+    for name, unit in state.units.items():
+        places = (name in index.ready, name in index.later, name in index.stuck)
+        if sum(places) != (unit.phase == "waiting"):
+            broken.append(f"{name} is {unit.phase} and waits in {places} of the index")
+        if unit.phase == "waiting" and unit.announced != (name in index.stuck):
+            broken.append(f"{name}: announced is {unit.announced}, unlike the index")
+    return broken
+
+
+def _pool(coordinator: Coordinator) -> list[str]:
+    """Placement sees every connected node as it is."""
+    state, vitals = coordinator.state, coordinator.vitals
+    seen = {
+        name: (node.incarnation, node.domain, node.spare, node.ready, node.load)
+        for name, node in vitals.pool.nodes.items()
+    }
+    there = {
+        name: (
+            node.incarnation,
+            node.domain,
+            node.spare,
+            vitals.nodes[name].ready,
+            sum(unit.node == name for unit in state.units.values()),
+        )
+        for name, node in state.nodes.items()
+        if vitals.is_connected(name)
+    }
+    broken = [] if seen == there else [f"connected nodes are {there}, placement sees {seen}"]
+    workers = sum(not spare for _, _, spare, _, _ in there.values())
+    if vitals.pool.workers != workers:
+        broken.append(f"{workers} workers are connected, placement counts {vitals.pool.workers}")
+    return broken
+
+
+def _checks(coordinator: Coordinator) -> list[str]:
+    """Whatever may be given up for silence will be looked at."""
+    state, vitals = coordinator.state, coordinator.vitals
+    broken = [f"nobody looks at {name}" for name in vitals.nodes if name not in vitals.node_checks]
+    for name, unit in state.units.items():
+        if unit.node is None or not vitals.is_connected(unit.node):
+            continue
+        known = vitals.units.get(name)
+        waits = unit.phase == "placed" or (
+            known is not None and known.stall.deadline(unit.stalls) is not None
+        )
+        if waits and name not in vitals.unit_checks:
+            broken.append(f"nobody looks at {name}")
     return broken
 
 

@@ -24,7 +24,6 @@ from holdfast.control.events import (
 from holdfast.control.facts import (
     Deployed,
     DomainLost,
-    DownReason,
     LaunchTrouble,
     LossReason,
     NodeJoined,
@@ -37,6 +36,9 @@ from holdfast.model.deployment import UnitId
 
 CORRELATED_S = 10.0
 """Losses of one domain within this time are told as one loss of the domain."""
+MAX_CHECKS = 256
+"""Nodes, and units, looked at in one tick: however many are due at once, heartbeats get through."""
+UNREPORTED = "its node does not report it any more"
 
 
 def open_launch(turn: Turn, event: LaunchOpened, wanted: tuple[UnitId, ...]) -> None:
@@ -86,6 +88,7 @@ def hello(turn: Turn, event: NodeHello) -> None:
             )
         )
     turn.vitals.connect(event.node, turn.policy.heartbeat, turn.now)
+    turn.refresh(event.node)
     record = turn.state.nodes[event.node]
     for report in event.reports:
         units.report(turn, record, report)
@@ -94,7 +97,9 @@ def hello(turn: Turn, event: NodeHello) -> None:
             # The start was decided and journaled but never arrived.
             turn.send(start_command(turn, unit, event.node))
         else:
-            units.down(turn, unit, reason="stopped by itself")
+            units.down(turn, unit, reason="stopped by itself", error=UNREPORTED)
+    for unit in turn.state.on_node(event.node):
+        units.expect(turn, unit)
 
 
 def heartbeat(turn: Turn, event: Heartbeat) -> None:
@@ -115,13 +120,19 @@ def heartbeat(turn: Turn, event: Heartbeat) -> None:
     if not vitals.connected:
         return
     vitals.detector.beat(turn.now)
-    vitals.ready, vitals.gauges = event.ready, event.gauges
+    vitals.gauges = event.gauges
+    if vitals.ready != event.ready:
+        vitals.ready = event.ready
+        turn.refresh(event.node)
     for report in event.reports:
         units.report(turn, record, report)
     for unit in units.unreported(turn, record, event.reports):
         if unit.phase == "running":
             # A start may still be on its way; a unit that ran and is not there any more is gone.
-            units.down(turn, unit, reason="stopped by itself")
+            units.down(turn, unit, reason="stopped by itself", error=UNREPORTED)
+    if vitals.told_to_stop:
+        # What has gone from the reports has stopped; should it come back, it is told again.
+        vitals.told_to_stop &= {(str(told.unit), told.generation) for told in event.reports}
 
 
 def disconnected(turn: Turn, event: NodeDisconnected) -> None:
@@ -133,9 +144,7 @@ def disconnected(turn: Turn, event: NodeDisconnected) -> None:
     if turn.state.stopping:
         lose(turn, record, reason="left", failed_at=turn.now)
     elif vitals.connected:
-        vitals.connected = False
-        vitals.away_since = turn.now
-        vitals.away_limit_s = turn.policy.disconnect_grace_s
+        turn.vitals.disconnect(event.node, turn.policy.disconnect_grace_s, turn.now)
         sweep(turn)
 
 
@@ -169,11 +178,15 @@ def kill(turn: Turn, event: KillRequested) -> None:
 
 
 def sweep(turn: Turn) -> None:
-    """Look for nodes that have been silent or away for too long, and for stuck units."""
-    for record in list(turn.state.nodes.values()):
-        vitals = turn.vitals.nodes.get(record.node)
-        if vitals is None:
+    """Look for nodes that have been silent or away for too long, and for stuck units.
+
+    Only at those whose time has come: what a tick costs does not depend on how many there are.
+    """
+    for name in turn.vitals.node_checks.due(turn.now, MAX_CHECKS):
+        record, vitals = turn.state.nodes.get(name), turn.vitals.nodes.get(name)
+        if record is None or vitals is None:
             continue
+        back_by = vitals.away_since + vitals.away_limit_s
         if vitals.connected and vitals.detector.suspects(turn.now):
             silence = vitals.detector.silence_s(turn.now)
             lose(
@@ -183,20 +196,25 @@ def sweep(turn: Turn) -> None:
                 failed_at=turn.now - silence,
                 detail=f"no heartbeat for {silence:.2f} s",
             )
-        elif not vitals.connected and turn.now - vitals.away_since >= vitals.away_limit_s:
+        elif vitals.connected:
+            turn.vitals.node_checks.set(name, vitals.detector.trusts_until())
+        elif turn.now >= back_by:
             reason: LossReason = "left" if turn.state.stopping else "disconnected"
             lose(turn, record, reason=reason, failed_at=vitals.away_since)
-    culprits: dict[str, dict[str, tuple[DownReason, float]]] = {}
-    for unit, why, since in units.overdue(turn):
-        if unit.node is not None:
-            culprits.setdefault(unit.node, {})[str(unit.unit)] = (why, since)
+        else:
+            turn.vitals.node_checks.set(name, back_by)
+    culprits: dict[str, dict[str, units.Overdue]] = {}
+    for found in units.overdue(turn, MAX_CHECKS):
+        culprits.setdefault(found.node, {})[str(found.record.unit)] = found
     for node, stuck in culprits.items():
         lose(
             turn,
             turn.state.nodes[node],
             reason="stalled",
             failed_at=turn.now,
-            detail=", ".join(f"{unit} {why}" for unit, (why, _) in stuck.items()),
+            detail="; ".join(
+                f"{unit} {found.reason}: {found.why}" for unit, found in stuck.items()
+            ),
             culprits=stuck,
         )
 
@@ -208,15 +226,16 @@ def lose(
     reason: LossReason,
     failed_at: float,
     detail: str = "",
-    culprits: Mapping[str, tuple[DownReason, float]] | None = None,
+    culprits: Mapping[str, units.Overdue] | None = None,
 ) -> None:
     """Give a node up; its units wait for another place."""
+    turn.vitals.leave(record.node)
     for unit in turn.state.on_node(record.node):
         if reason in ("left", "relaunched"):
             units.park(turn, unit)
         elif culprits and str(unit.unit) in culprits:
-            why, since = culprits[str(unit.unit)]
-            units.down(turn, unit, reason=why, failed_at=since)
+            found = culprits[str(unit.unit)]
+            units.down(turn, unit, reason=found.reason, failed_at=found.since, error=found.why)
         else:
             units.down(turn, unit, reason="node lost", failed_at=failed_at)
     turn.record(
@@ -256,13 +275,15 @@ def _last_sign(turn: Turn, record: NodeRecord) -> float:
 
 
 def _tell_lost_domain(turn: Turn, domain: str) -> None:
-    if not domain or any(node.domain == domain for node in turn.state.nodes.values()):
+    if not domain:
         return
     recent = [
         loss
         for loss in turn.vitals.losses
         if loss.domain == domain and turn.now - loss.at <= CORRELATED_S
     ]
-    if len(recent) > 1:
+    if len(recent) < 2:
+        return
+    if all(node.domain != domain for node in turn.state.nodes.values()):
         names = tuple(sorted({loss.node for loss in recent}))
         turn.record(DomainLost(at=turn.now, cause=turn.cause, domain=domain, nodes=names))

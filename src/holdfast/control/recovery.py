@@ -46,6 +46,7 @@ def observe(turn: Turn, record: UnitRecord, report: UnitReport) -> None:
                 at=turn.now,
                 cause=turn.cause,
                 recovery=recovery.id,
+                unit=record.unit,
                 generation=record.generation,
                 node=record.node,
                 epoch=report.epoch,
@@ -54,6 +55,10 @@ def observe(turn: Turn, record: UnitRecord, report: UnitReport) -> None:
     elif report.epoch > recovery.epoch:
         turn.record(
             RecoveryCaughtUp(
-                at=turn.now, cause=turn.cause, recovery=recovery.id, epoch=report.epoch
+                at=turn.now,
+                cause=turn.cause,
+                recovery=recovery.id,
+                unit=record.unit,
+                epoch=report.epoch,
             )
         )

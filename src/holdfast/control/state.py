@@ -13,12 +13,14 @@ from typing import Literal, TypeAlias, assert_never
 from holdfast.control import facts as f
 from holdfast.control.events import Unit
 from holdfast.control.facts import DownReason, Fact
+from holdfast.control.index import Index
 from holdfast.errors import HoldfastError
 from holdfast.model.deployment import UnitId
 
 TIMELINE_LENGTH = 400
 """Facts kept for people to read; older ones are gone after the next compaction."""
 RECOVERIES_LENGTH = 400
+"""Recoveries kept after they are over; those under way are kept in any case."""
 FENCED_LENGTH = 400
 """Lost incarnations remembered. One that returns after more losses than this joins as new and is
 told to stop its stale units; records keep that safe."""
@@ -75,9 +77,11 @@ class UnitRecord:
     crashes: tuple[float, ...] = ()
     shortages: tuple[float, ...] = ()
     """When it found no room to write."""
+    stalls: int = 0
+    """How often it was killed for doing nothing since it last made progress."""
     operator: str | None = None
     error: str | None = None
-    """Of the last failure with an exception; kept for people after a successful retry."""
+    """Of the last failure that had a reason to tell; kept for people after a successful retry."""
     announced: bool = False
     """Its waiting for room is on the timeline already."""
 
@@ -121,10 +125,17 @@ class State:
     """Last generation of units that no longer run: should one come back, it goes on from there."""
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     fenced: list[str] = field(default_factory=list)
-    recoveries: list[Recovery] = field(default_factory=list)
+    open_recoveries: dict[str, Recovery] = field(default_factory=dict)
+    """By text of the unit id."""
+    closed_recoveries: list[Recovery] = field(default_factory=list)
+    """In the order in which they ended."""
     next_recovery: int = 1
     last_at: float = 0.0
     timeline: list[Fact] = field(default_factory=list)
+    index: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.index = Index(self.units, self.last_at)
 
     @classmethod
     def new(cls, pipeline: str, units: tuple[UnitId, ...]) -> State:
@@ -134,10 +145,18 @@ class State:
         return self.units.get(str(unit))
 
     def on_node(self, node: str) -> list[UnitRecord]:
-        return [record for record in self.units.values() if record.node == node]
+        """The units of a node, upstream first."""
+        names = self.index.by_node.get(node, ())
+        return [self.units[name] for name in self.index.in_order(names)]
+
+    @property
+    def recoveries(self) -> list[Recovery]:
+        """Those under way and the last ones that ended, oldest first."""
+        known = [*self.closed_recoveries, *self.open_recoveries.values()]
+        return sorted(known, key=lambda recovery: recovery.id)
 
     def open_recovery(self, unit: UnitId) -> Recovery | None:
-        return next((r for r in self.recoveries if r.unit == unit and r.outcome == "open"), None)
+        return self.open_recoveries.get(str(unit))
 
     def story(self, unit: UnitId | None = None, length: int = 20) -> tuple[Fact, ...]:
         """The latest facts, of one unit if given."""
@@ -149,22 +168,17 @@ class State:
     def apply(self, fact: Fact) -> None:
         """Change the state by one fact."""
         match fact:
-            case f.Opened() | f.Deployed() | f.StopBegan() | f.DomainLost() | f.LaunchTrouble():
-                self._apply_run(fact)
-            case f.NodeJoined() | f.NodeLost():
-                self._apply_node(fact)
+            # The frequent ones first: each case is a question.
+            case f.UnitPlaced() | f.UnitRunning() | f.UnitDown() | f.UnitWaiting():
+                self._apply_unit(fact)
             case f.RecoveryBegan() | f.RecoveryRestored() | f.RecoveryCaughtUp():
                 self._apply_recovery(fact)
-            case (
-                f.UnitPlaced()
-                | f.UnitRunning()
-                | f.UnitDown()
-                | f.UnitWaiting()
-                | f.UnitHeld()
-                | f.UnitReleased()
-                | f.UnitParked()
-            ):
+            case f.NodeJoined() | f.NodeLost():
+                self._apply_node(fact)
+            case f.UnitHeld() | f.UnitReleased() | f.UnitParked():
                 self._apply_unit(fact)
+            case f.Opened() | f.Deployed() | f.StopBegan() | f.DomainLost() | f.LaunchTrouble():
+                self._apply_run(fact)
             case _:
                 assert_never(fact)
         self.last_at = max(self.last_at, fact.at)
@@ -180,11 +194,11 @@ class State:
                 self.stopping = False
                 self.trouble = ""
                 for record in self.units.values():
-                    record.errors, record.crashes, record.shortages = (), (), ()
-                    record.retry_at = 0.0
+                    _forget_failures(record)
                     if record.phase == "held":
                         # Whoever launches again has had the chance to repair the cause.
                         record.phase, record.down = "waiting", None
+                self.index = Index(self.units, fact.at)
             case f.Deployed():
                 self._deploy(fact)
             case f.StopBegan():
@@ -208,6 +222,7 @@ class State:
             name: known.get(name) or UnitRecord(unit=unit, generation=self.retired.pop(name, 0))
             for name, unit in wanted.items()
         }
+        self.index = Index(self.units, fact.at)
 
     def _apply_node(self, fact: f.NodeJoined | f.NodeLost) -> None:
         match fact:
@@ -227,7 +242,7 @@ class State:
                 record = self.nodes.get(fact.node)
                 if record is None or record.incarnation != fact.incarnation:
                     raise IllegalTransitionError(fact, "node is not here to lose", self.story())
-                if self.on_node(fact.node):
+                if self.index.load(fact.node):
                     raise IllegalTransitionError(fact, "node still has units", self.story())
                 del self.nodes[fact.node]
                 self.fenced.append(fact.incarnation)
@@ -239,6 +254,11 @@ class State:
         record = self.unit(fact.unit)
         if record is None:
             raise IllegalTransitionError(fact, "unknown unit", self.story())
+        before = record.node
+        self._change_unit(record, fact)
+        self.index.moved(str(fact.unit), record, before, fact.at)
+
+    def _change_unit(self, record: UnitRecord, fact: UnitFact) -> None:
         match fact:
             case f.UnitPlaced():
                 self._place(record, fact)
@@ -257,9 +277,8 @@ class State:
                 self._close(fact.unit, "held", fact.at)
             case f.UnitReleased():
                 self._expect(record, fact, record.phase == "held", "unit is not held")
-                record.phase = "waiting"
-                record.errors, record.crashes, record.shortages = (), (), ()
-                record.down, record.retry_at = None, 0.0
+                record.phase, record.down = "waiting", None
+                _forget_failures(record)
             case f.UnitParked():
                 if record.node is not None:
                     record.home, record.home_domain = record.node, ""
@@ -302,9 +321,15 @@ class State:
             case "no space":
                 record.shortages = (*record.shortages, fact.at)[-HISTORY_LENGTH:]
                 record.operator, record.error = fact.operator, fact.error
-            case _:
+            case "stalled" | "never started":
+                record.stalls += 1
                 record.errors = (*record.errors, fact.at)[-HISTORY_LENGTH:]
                 record.operator, record.error = fact.operator, fact.error
+            case "error" | "stopped by itself":
+                record.errors = (*record.errors, fact.at)[-HISTORY_LENGTH:]
+                record.operator, record.error = fact.operator, fact.error
+            case _:
+                assert_never(fact.reason)
 
     def _apply_recovery(self, fact: RecoveryFact) -> None:
         match fact:
@@ -314,54 +339,54 @@ class State:
                 # The unit failed again before the last recovery was done: this one goes on for it.
                 self._close(fact.unit, "superseded", fact.at)
                 self.next_recovery += 1
-                self.recoveries.append(
-                    Recovery(
-                        id=fact.recovery,
-                        unit=fact.unit,
-                        reason=fact.reason,
-                        cause=fact.cause,
-                        from_node=fact.node,
-                        failed_at=fact.failed_at,
-                        detected_at=fact.at,
-                        epoch=fact.epoch,
-                    )
+                self.open_recoveries[str(fact.unit)] = Recovery(
+                    id=fact.recovery,
+                    unit=fact.unit,
+                    reason=fact.reason,
+                    cause=fact.cause,
+                    from_node=fact.node,
+                    failed_at=fact.failed_at,
+                    detected_at=fact.at,
+                    epoch=fact.epoch,
                 )
-                del self.recoveries[:-RECOVERIES_LENGTH]
             case f.RecoveryRestored():
                 found = self._open(fact)
-                self._swap(
-                    replace(
-                        found,
-                        restored_at=fact.at,
-                        to_node=fact.node,
-                        generation=fact.generation,
-                        epoch=max(found.epoch, fact.epoch),
-                    )
+                self.open_recoveries[str(fact.unit)] = replace(
+                    found,
+                    restored_at=fact.at,
+                    to_node=fact.node,
+                    generation=fact.generation,
+                    epoch=max(found.epoch, fact.epoch),
                 )
             case f.RecoveryCaughtUp():
                 found = self._open(fact)
                 if found.restored_at is None:
                     raise IllegalTransitionError(fact, "caught up before restored", self.story())
-                self._swap(
-                    replace(found, caught_up_at=fact.at, closed_at=fact.at, outcome="caught up")
-                )
+                self.units[str(fact.unit)].stalls = 0
+                self._close(fact.unit, "caught up", fact.at)
             case _:
                 assert_never(fact)
 
     def _open(self, fact: f.RecoveryRestored | f.RecoveryCaughtUp) -> Recovery:
-        for recovery in self.recoveries:
-            if recovery.id == fact.recovery and recovery.outcome == "open":
-                return recovery
-        raise IllegalTransitionError(fact, "no such open recovery", self.story())
-
-    def _swap(self, recovery: Recovery) -> None:
-        index = next(i for i, old in enumerate(self.recoveries) if old.id == recovery.id)
-        self.recoveries[index] = recovery
+        found = self.open_recovery(fact.unit)
+        if found is None or found.id != fact.recovery:
+            raise IllegalTransitionError(fact, "no such open recovery", self.story(fact.unit))
+        return found
 
     def _close(self, unit: UnitId, outcome: Outcome, at: float) -> None:
-        found = self.open_recovery(unit)
-        if found is not None:
-            self._swap(replace(found, outcome=outcome, closed_at=at))
+        found = self.open_recoveries.pop(str(unit), None)
+        if found is None:
+            return
+        caught_up_at = at if outcome == "caught up" else None
+        self.closed_recoveries.append(
+            replace(found, outcome=outcome, closed_at=at, caught_up_at=caught_up_at)
+        )
+        del self.closed_recoveries[:-RECOVERIES_LENGTH]
+
+
+def _forget_failures(record: UnitRecord) -> None:
+    record.errors, record.crashes, record.shortages = (), (), ()
+    record.stalls, record.retry_at = 0, 0.0
 
 
 RunFact: TypeAlias = f.Opened | f.Deployed | f.StopBegan | f.DomainLost | f.LaunchTrouble

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from holdfast.control import recovery
 from holdfast.control.commands import StopUnit
@@ -25,13 +26,24 @@ from holdfast.control.facts import (
 from holdfast.control.state import NodeRecord, UnitRecord
 from holdfast.control.turn import Turn
 from holdfast.control.vitals import UnitVitals
-from holdfast.health.stall import StallDetector
+from holdfast.health.stall import MAX_DOUBLINGS, StallDetector
 
 _NO_SPACE = re.compile(
     r"\[Errno (?:27|28|30|122)\]"  # EFBIG, ENOSPC, EROFS, EDQUOT
     r"|No space left on device|File too large|Disk quota exceeded|Read-only file system"
 )
 """What Python and Java say when nothing can be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overdue:
+    """A unit that is stuck."""
+
+    record: UnitRecord
+    node: str
+    reason: DownReason
+    since: float
+    why: str
 
 
 def report(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
@@ -57,19 +69,25 @@ def report(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
             reason: DownReason = "no space" if _NO_SPACE.search(told.error or "") else "error"
             down(turn, record, reason=reason, operator=told.operator, error=told.error)
         case "stopped" if not turn.state.stopping:
-            down(turn, record, reason="stopped by itself")
+            down(
+                turn,
+                record,
+                reason="stopped by itself",
+                operator=told.operator,
+                error=told.error,
+            )
         case "stopped":
             pass
 
 
 def unreported(turn: Turn, node: NodeRecord, reports: Iterable[UnitReport]) -> list[UnitRecord]:
     """Units that belong to a node and of which it says nothing."""
-    told = {(report.unit, report.generation) for report in reports}
-    return [
-        record
-        for record in turn.state.on_node(node.node)
-        if (record.unit, record.generation) not in told
-    ]
+    missing = set(turn.state.index.by_node.get(node.node, ()))
+    for report in reports:
+        name = str(report.unit)
+        if name in missing and turn.state.units[name].generation == report.generation:
+            missing.remove(name)
+    return [turn.state.units[name] for name in turn.state.index.in_order(missing)]
 
 
 def down(
@@ -117,7 +135,8 @@ def down(
         node=node,
         failed_at=turn.now if failed_at is None else failed_at,
     )
-    turn.vitals.units.pop(str(record.unit), None)
+    turn.vitals.unit_gone(record.unit)
+    turn.refresh(node)
     if not budget.allows(failures, turn.now):
         turn.record(
             UnitHeld(
@@ -134,8 +153,11 @@ def down(
 
 def park(turn: Turn, record: UnitRecord) -> None:
     """Take a unit off its node without calling it a failure."""
-    turn.vitals.units.pop(str(record.unit), None)
+    node = record.node
+    turn.vitals.unit_gone(record.unit)
     turn.record(UnitParked(at=turn.now, cause=turn.cause, unit=record.unit))
+    if node is not None:
+        turn.refresh(node)
 
 
 def release(turn: Turn, event: RetryRequested) -> None:
@@ -145,32 +167,83 @@ def release(turn: Turn, event: RetryRequested) -> None:
         turn.record(UnitReleased(at=turn.now, cause=turn.cause, unit=record.unit))
 
 
-def overdue(turn: Turn) -> list[tuple[UnitRecord, DownReason, float]]:
-    """Units whose node must be killed for them to go on: unit, why, since when."""
-    found: list[tuple[UnitRecord, DownReason, float]] = []
-    for record in turn.state.units.values():
-        if record.node is None or not turn.vitals.is_connected(record.node):
+def expect(turn: Turn, record: UnitRecord) -> None:
+    """Note when a unit that is on a node will have been stuck for too long."""
+    at = _deadline(turn, record)
+    if at is not None:
+        turn.vitals.unit_checks.set(str(record.unit), at)
+
+
+def overdue(turn: Turn, most: int) -> list[Overdue]:
+    """Units whose node must be killed for them to go on, of at most so many that are due."""
+    found: list[Overdue] = []
+    for name in turn.vitals.unit_checks.due(turn.now, most):
+        record = turn.state.units.get(name)
+        if record is None or record.node is None:
             continue
-        vitals = turn.vitals.units.get(str(record.unit))
-        if record.phase == "running" and vitals is not None and vitals.stall.stalled(turn.now):
-            found.append((record, "stalled", vitals.stall.since))
-        elif record.phase == "placed":
-            since = max(record.placed_at, turn.vitals.nodes[record.node].connected_at)
-            if turn.now - since >= turn.policy.start_timeout_s:
-                found.append((record, "never started", since))
+        at = _deadline(turn, record)
+        if at is None:
+            # Nothing waits for it, or its node is away: its next report sets the time anew.
+            continue
+        if turn.now < at:
+            turn.vitals.unit_checks.set(name, at)
+        else:
+            found.append(_overdue(turn, record, record.node))
     return found
 
 
-def _observe(turn: Turn, record: UnitRecord, told: UnitReport) -> None:
+def _overdue(turn: Turn, record: UnitRecord, node: str) -> Overdue:
+    if record.phase == "placed":
+        since = _start_since(turn, record, node)
+        return Overdue(
+            record=record,
+            node=node,
+            reason="never started",
+            since=since,
+            why=f"no sign of it for {turn.now - since:.0f} s after its start was ordered",
+        )
+    stall = turn.vitals.units[str(record.unit)].stall
+    return Overdue(
+        record=record,
+        node=node,
+        reason="stalled",
+        since=stall.since,
+        why=stall.describe(turn.now, record.stalls),
+    )
+
+
+def _deadline(turn: Turn, record: UnitRecord) -> float | None:
+    """When a unit counts as stuck unless something happens; None: not for now."""
+    node = record.node
+    if node is None or not turn.vitals.is_connected(node):
+        return None
+    if record.phase == "placed":
+        limit = turn.policy.start_timeout_s * 2.0 ** min(record.stalls, MAX_DOUBLINGS)
+        return _start_since(turn, record, node) + limit
     vitals = turn.vitals.units.get(str(record.unit))
+    return None if vitals is None else vitals.stall.deadline(record.stalls)
+
+
+def _start_since(turn: Turn, record: UnitRecord, node: str) -> float:
+    return max(record.placed_at, turn.vitals.nodes[node].connected_at)
+
+
+def _observe(turn: Turn, record: UnitRecord, told: UnitReport) -> None:
+    name = str(record.unit)
+    vitals = turn.vitals.units.get(name)
     if vitals is None or vitals.generation != told.generation:
         vitals = UnitVitals(
             generation=told.generation,
-            stall=StallDetector(policy=turn.policy.stall, now=turn.now),
+            stall=StallDetector(
+                policy=turn.policy.stall,
+                now=turn.now,
+                interval_s=turn.intervals.get(record.unit.segment, 0.0),
+                longest_s=turn.vitals.longest_s.get(name, 0.0),
+            ),
             report=told,
             heard_at=turn.now,
         )
-        turn.vitals.units[str(record.unit)] = vitals
+        turn.vitals.units[name] = vitals
     vitals.observe(told, turn.now)
     if record.phase == "placed":
         turn.record(
@@ -179,6 +252,7 @@ def _observe(turn: Turn, record: UnitRecord, told: UnitReport) -> None:
             )
         )
     recovery.observe(turn, record, told)
+    expect(turn, record)
 
 
 def _stop_stale(turn: Turn, node: NodeRecord, told: UnitReport) -> None:

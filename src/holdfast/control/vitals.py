@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.control.events import Gauges, UnitReport
+from holdfast.control.pool import Pool
+from holdfast.health.agenda import Agenda
 from holdfast.health.heartbeat import HeartbeatDetector, HeartbeatPolicy, detector
 from holdfast.health.stall import StallDetector
 from holdfast.model.deployment import UnitId
@@ -66,6 +68,7 @@ class UnitVitals:
             batch=report.batch,
             batch_s=report.batch_ms / 1000.0,
             waiting=report.waiting,
+            work=report.work,
             now=now,
         )
 
@@ -87,8 +90,16 @@ class Loss:
 class Vitals:
     """All of it."""
 
+    pool: Pool
+    """Connected nodes as placement wants them."""
     nodes: dict[str, NodeVitals] = field(default_factory=dict)
     units: dict[str, UnitVitals] = field(default_factory=dict)
+    longest_s: dict[str, float] = field(default_factory=dict)
+    """The longest batch that a unit's last generation was seen to make lately."""
+    node_checks: Agenda = field(default_factory=Agenda)
+    """When a node may have been silent or away for too long."""
+    unit_checks: Agenda = field(default_factory=Agenda)
+    """When a unit may have been stuck for too long."""
     losses: list[Loss] = field(default_factory=list)
     last_event_at: float | None = None
     finished: bool = False
@@ -96,13 +107,38 @@ class Vitals:
     def connect(self, node: str, policy: HeartbeatPolicy, now: float) -> NodeVitals:
         vitals = NodeVitals(detector=detector(policy, now), connected=True, connected_at=now)
         self.nodes[node] = vitals
+        self.node_checks.set(node, vitals.detector.trusts_until())
         return vitals
+
+    def disconnect(self, node: str, limit_s: float, now: float) -> None:
+        """A connection broke: the node has `limit_s` to come back."""
+        vitals = self.nodes[node]
+        vitals.connected = False
+        vitals.away_since, vitals.away_limit_s = now, limit_s
+        self.node_checks.set(node, now + limit_s)
+        self.pool.drop(node)
+
+    def leave(self, node: str) -> None:
+        """A node is about to be given up: nothing may be placed on it from now on."""
+        vitals = self.nodes.get(node)
+        if vitals is not None:
+            vitals.connected = False
+        self.pool.drop(node)
 
     def await_return(self, node: str, policy: HeartbeatPolicy, limit_s: float, now: float) -> None:
         """A node known from the journal: it has `limit_s` to come back."""
         self.nodes[node] = NodeVitals(
             detector=detector(policy, now), connected=False, away_since=now, away_limit_s=limit_s
         )
+        self.node_checks.set(node, now + limit_s)
+
+    def unit_gone(self, unit: UnitId) -> None:
+        """A generation ended; how long its batches took is worth knowing for the next one."""
+        name = str(unit)
+        vitals = self.units.pop(name, None)
+        self.unit_checks.drop(name)
+        if vitals is not None:
+            self.longest_s[name] = vitals.stall.longest_s
 
     def is_connected(self, node: str) -> bool:
         vitals = self.nodes.get(node)
@@ -123,5 +159,7 @@ class Vitals:
 
     def lost(self, node: str, domain: str, now: float) -> None:
         self.nodes.pop(node, None)
+        self.node_checks.drop(node)
+        self.pool.drop(node)
         self.losses.append(Loss(node=node, domain=domain, at=now))
         del self.losses[:-LOSSES_LENGTH]

@@ -38,6 +38,10 @@ class HeartbeatDetector(Protocol):
 
     def suspects(self, now: float) -> bool: ...
 
+    def trusts_until(self) -> float:
+        """Before this moment it suspects nothing, whatever happens: no need to ask."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatPolicy:
@@ -87,6 +91,9 @@ class FixedTimeout:
 
     def suspects(self, now: float) -> bool:
         return self.silence_s(now) >= self._timeout_s
+
+    def trusts_until(self) -> float:
+        return self._last + self._timeout_s
 
 
 class PhiAccrual:
@@ -141,3 +148,6 @@ class PhiAccrual:
         if silence < self._policy.floor_s:
             return False
         return silence >= self._policy.ceiling_s or self.phi(now) >= self._policy.phi
+
+    def trusts_until(self) -> float:
+        return self._last + self._policy.floor_s

@@ -32,11 +32,15 @@ class UnitStatus:
     batch_ms: float = 0.0
     """Duration of the last batch, milliseconds."""
     waiting: int = 0
-    """Epochs published by every input, or due by the clock for a source, and not yet processed."""
+    """Epochs that could be taken in a batch now, or are being taken: up to an end that all inputs
+    have published and the batch interval allows, or that is due by the clock for a source."""
+    work: int = 0
+    """Grows while the batch in hand is worked on, in steps that a process which only waits does not
+    reach; tells a long batch from a dead one."""
     state_bytes: int = 0
     """Memory the unit's state stores use, bytes."""
     error: str | None = None
-    """Traceback text when failed."""
+    """Traceback text when failed; why, when stopped without having been told to."""
     operator: str | None = None
     """The operator whose function failed, if known."""
 

@@ -6,9 +6,10 @@ a takeover clones the newest complete checkpoint below it. A unit's output depen
 seen, so a lost, doubled or misplaced batch shows in `check_output`, which computes the expected
 output on its own.
 
-Faults are files: RUN/fake/faults/UNIT with `raise`, `stall` or `exit` inside makes the unit do so
-at its next batch, for as long as the file is there; RUN/fake/faults/open keeps nodes from starting,
-as does one with `hang` inside, for as long as it says so, without a word.
+Faults are files: RUN/fake/faults/UNIT with `raise`, `stall`, `work` (a batch that works and does
+not end) or `exit` inside makes the unit do so at its next batch, for as long as the file is there;
+RUN/fake/faults/open keeps nodes from starting, as does one with `hang` inside, for as long as it
+says so, without a word.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import shutil
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -111,7 +113,7 @@ class FakeUnitHost:
                     worker.stop.wait(POLL_S)
                     continue
                 started = time.monotonic()
-                self._fault(unit, worker.stop)
+                self._fault(unit, worker.stop, lambda: tell(work=worker.status.work + 1))
                 epoch = done + 1
                 value = self._files.read_inputs(self._deployment, segment, unit.shard, epoch)
                 total += value
@@ -144,13 +146,16 @@ class FakeUnitHost:
         ]
         return min(ends)
 
-    def _fault(self, unit: UnitId, stop: threading.Event) -> None:
+    def _fault(self, unit: UnitId, stop: threading.Event, work: Callable[[], None]) -> None:
         match self._files.fault(unit):
             case "raise":
                 raise ValueError(f"poisoned record in {unit}")
             case "stall":
                 while self._files.fault(unit) == "stall" and not stop.wait(POLL_S):
                     pass
+            case "work":
+                while self._files.fault(unit) == "work" and not stop.wait(POLL_S):
+                    work()
             case "exit":
                 os._exit(70)
             case _:

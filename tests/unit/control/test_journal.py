@@ -8,10 +8,11 @@ from tests.unit.control.world import A, B
 
 from holdfast.control import codec
 from holdfast.control.coordinator import Coordinator
-from holdfast.control.facts import NodeJoined, NodeLost
-from holdfast.control.shell.journal import Journal, JournalLockedError, encode, read
-from holdfast.control.state import State
-from holdfast.errors import CorruptLogError
+from holdfast.control.facts import NodeJoined, NodeLost, RecoveryBegan, UnitParked
+from holdfast.control.shell.journal import HEADER, Journal, JournalLockedError, encode, read
+from holdfast.control.state import RECOVERIES_LENGTH, State
+from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.model.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 
@@ -82,16 +83,15 @@ def test_damage_before_the_tail_is_reported_for_every_byte(tmp_path):
         bad = bytearray(good)
         bad[position] ^= 0x04
         path.write_bytes(bad)
-        with pytest.raises(CorruptLogError, match="journal"):
+        with pytest.raises((CorruptLogError, BadInputError), match="journal"):
             read(path)
 
 
 def test_a_missing_line_is_reported(tmp_path):
     """Lines are numbered, so a line taken out is noticed."""
     path = tmp_path / "journal"
-    path.write_bytes(
-        b"".join(encode(seq, {"facts": [codec.fact_to_json(joined(seq))]}) for seq in (0, 2, 3))
-    )
+    lines = [encode(seq, {"facts": [codec.fact_to_json(joined(seq))]}) for seq in (0, 2, 3)]
+    path.write_bytes(HEADER + b"".join(lines))
     with pytest.raises(CorruptLogError, match="where 1 is due"):
         read(path)
 
@@ -99,9 +99,74 @@ def test_a_missing_line_is_reported(tmp_path):
 def test_an_unknown_fact_is_reported(tmp_path):
     """A whole line that is no fact of ours is an error, not skipped."""
     path = tmp_path / "journal"
-    path.write_bytes(encode(0, {"facts": [{"kind": "miracle"}]}))
+    path.write_bytes(HEADER + encode(0, {"facts": [{"kind": "miracle"}]}))
     with pytest.raises(CorruptLogError, match="miracle"):
         read(path)
+
+
+def test_a_journal_names_its_format(tmp_path):
+    """The first line says what it is, also after a compaction and after a torn first write."""
+    path = tmp_path / "journal"
+    for length in range(len(HEADER) + 1):
+        path.write_bytes(HEADER[:length])
+        journal = Journal(path)
+        journal.append([joined(0)])
+        journal.close()
+        assert path.read_bytes().startswith(b"holdfast-journal 2\n")
+        assert [fact.node for fact in read(path).facts] == ["n0"]
+    journal = Journal(path)
+    journal.compact(State.new("p", (A, B)))
+    journal.append([joined(1)])
+    journal.close()
+    assert path.read_bytes().startswith(b"holdfast-journal 2\n")
+    assert [fact.node for fact in Journal(path).replayed.facts] == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"holdfast-journal 3\n00000000 {}\n", "is a journal of version 3"),
+        (encode(0, {"facts": []}), "is a journal from before versions"),
+        (
+            encode(0, {"format": "holdfast-journal/1", "snapshot": {}}),
+            "is a journal from before versions",
+        ),
+    ],
+)
+def test_another_version_is_refused_in_one_line(tmp_path, content, says):
+    """Nothing is guessed: the message names file and version and says what to do."""
+    path = tmp_path / "journal"
+    path.write_bytes(content)
+    with pytest.raises(BadInputError) as caught:
+        Journal(path)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.startswith(f"{path}: {says}, this holdfast reads version 2; resume with")
+    assert path.read_bytes() == content
+
+
+def test_recoveries_under_way_are_kept_however_many(tmp_path):
+    """Only recoveries that are over are forgotten, so a unit that is down always has one."""
+    units = tuple(UnitId(segment="s", shard=shard) for shard in range(RECOVERIES_LENGTH + 50))
+    state = State.new("p", units)
+    for number, unit in enumerate(units):
+        state.apply(
+            RecoveryBegan(
+                at=1.0,
+                cause="c",
+                recovery=number + 1,
+                unit=unit,
+                reason="node lost",
+                node="n",
+                failed_at=1.0,
+                epoch=0,
+            )
+        )
+    assert all(state.open_recovery(unit) is not None for unit in units)
+    for unit in units:
+        state.apply(UnitParked(at=2.0, cause="c", unit=unit))
+    assert len(state.recoveries) == RECOVERIES_LENGTH
+    assert "index" not in codec.state_to_json(state)
 
 
 def test_two_coordinators_cannot_write_one_journal(tmp_path):

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from tests.unit.control.world import POLICY, A, B, C, World, acts, facts, started
 
+from holdfast.cli.live import retries
 from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control import facts as f
-from holdfast.control.placement import Candidate, choose
 from holdfast.control.state import IllegalTransitionError
+from holdfast.control.view import view
 from holdfast.model.deployment import UnitId
 
 pytestmark = pytest.mark.unit
@@ -427,28 +428,6 @@ def test_an_illegal_fact_raises_with_its_story():
     assert [fact.kind for fact in caught.value.story if fact.kind == "unit_placed"]
 
 
-def candidate(node, **changes):
-    base = Candidate(node=node, incarnation=node, domain="d0", spare=False, ready=True, load=0)
-    return replace(base, **changes)
-
-
-def test_choose_prefers_ready_spares_outside_the_lost_domain():
-    """Among spares, a warm one in another domain wins; a follower's domain is never used."""
-    nodes = [
-        candidate("n0", load=1),
-        candidate("s0", spare=True),
-        candidate("s1", spare=True, domain="d1"),
-        candidate("s2", spare=True, domain="d1", ready=False),
-    ]
-    assert choose(nodes, room=2, spread=False, avoid_domain="d0").node == "s1"
-    assert choose(nodes, room=2, spread=False, avoid_domain="d1").node == "s0"
-    assert choose(nodes, room=2, spread=True).node == "n0"
-    only = choose(nodes, room=2, spread=False, forbidden_domains=frozenset({"d1"}))
-    assert only.node == "s0"
-    assert choose(nodes, room=2, spread=False, forbidden_domains=frozenset({"d0", "d1"})) is None
-    assert choose(nodes[:1], room=1, spread=False) is None
-
-
 FULL = "Traceback\nOSError: [Errno 28] No space left on device: 'x'"
 
 
@@ -493,3 +472,100 @@ def test_a_search_for_bad_rows_is_no_stall():
     assert "n0" in world.coordinator.state.nodes
     world.advance(40.0)
     assert "n0" not in world.coordinator.state.nodes
+
+
+def test_why_a_unit_stopped_by_itself_is_kept():
+    """Fact, state and status say what the unit said when it stopped."""
+    world = started(nodes=("n0",), spares=())
+    why = "b#0: generation 1 was replaced by 7"
+    world.set("n0", B, state="stopped", operator="b", error=why)
+    got = world.beat("n0")
+    (down,) = [x.fact for x in got if facts([x]) == ["unit_down"]]
+    assert (down.reason, down.operator, down.error) == ("stopped by itself", "b", why)
+    shown = view(world.coordinator, world.now)
+    assert shown["units"][1]["error"] == why
+    assert retries(shown) == [f"b#0 stopped by itself and is started again (operator b): {why}"]
+
+
+def test_a_unit_that_vanished_says_so():
+    """A unit that its node reports no more is down with that reason."""
+    world = started(nodes=("n0",), spares=())
+    del world.nodes["n0"].units[B]
+    world.beat("n0")
+    assert world.coordinator.state.unit(B).error == "its node does not report it any more"
+
+
+def stall(world, seconds):
+    """Unit A has an epoch to take, shows no work and ends no batch."""
+    if world.where(A) is not None:
+        world.set(world.where(A), A, state="running", waiting=1)
+    return world.advance(seconds)
+
+
+def test_a_stall_says_why_and_the_next_one_is_waited_for_twice_as_long():
+    """Without progress in between each limit is twice the last; the timeline tells both."""
+    spares = tuple(f"s{index}" for index in range(4))
+    world = started(nodes=("n0",), spares=spares, units=(A,))
+    limits = []
+    for _ in range(3):
+        begin = world.now
+        while not facts(stall(world, 0.5)).count("node_lost"):
+            assert world.now < begin + 300.0
+        limits.append(world.now - begin)
+        world.nodes.pop(world.coordinator.state.unit(A).home)
+    lost = [fact for fact in world.coordinator.state.timeline if fact.kind == "node_lost"]
+    assert [fact.reason for fact in lost] == ["stalled"] * 3
+    # stall_s; then twice and four times first_batch_s, and a second before the second restart
+    assert limits == [5.5, 40.5, 81.5]
+    assert lost[0].detail == (
+        "a#0 stalled: 1 epoch could be taken and no batch has ended for 5 s: "
+        "no work seen for 5 s (limit 5 s); the next limit is 40 s"
+    )
+    assert "the next limit is 160 s" in lost[2].detail
+    assert world.coordinator.state.unit(A).error.startswith("1 epoch could be taken")
+
+
+def test_progress_after_a_stall_ends_the_doubling():
+    """Once the unit has passed the point of failure its limit is the first one again."""
+    world = started(nodes=("n0",), spares=("s0", "s1"), units=(A,))
+    stall(world, 5.5)
+    assert world.coordinator.state.unit(A).stalls == 1
+    del world.nodes["n0"]
+    for _ in range(3):
+        world.now += 0.25
+        world.run("s0")
+    assert world.coordinator.state.unit(A).stalls == 0
+    assert facts(stall(world, 5.5)).count("node_lost") == 1
+
+
+def test_a_long_batch_that_works_is_no_stall():
+    """Work seen within the batch keeps the unit alive, up to the most a batch may last."""
+    policy = replace(POLICY, stall=replace(POLICY.stall, most_s=60.0))
+    world = started(nodes=("n0",), spares=("s0",), units=(A,), policy=policy)
+    lost_after = None
+    for step in range(100):
+        world.set("n0", A, state="running", waiting=1, work=step)
+        if facts(world.advance(1.0)).count("node_lost"):
+            lost_after = step
+            break
+    assert lost_after == 60
+    (lost,) = [fact for fact in world.coordinator.state.timeline if fact.kind == "node_lost"]
+    assert "it works, but ends no batch" in lost.detail
+
+
+def test_a_limit_follows_batch_interval_and_the_batches_of_the_generation_before():
+    """A unit with long intervals or long batches is given more time, its successor too."""
+    world = started(nodes=("n0",), spares=("s0",), units=(A,))
+    world.coordinator.intervals["a"] = 100.0
+    world.set("n0", A, waiting=1, batch=9, epoch=9, batch_ms=8000.0)
+    world.log[A] = 9
+    world.beat("n0")
+    world.exit("n0")
+    world.run("s0")
+    stall_of_a = world.coordinator.vitals.units["a#0"].stall
+    assert stall_of_a.limit_s() == 300.0
+    world.coordinator.intervals.clear()
+    world.exit("s0")
+    world.join("n9")
+    world.run("n9")
+    assert world.coordinator.vitals.units["a#0"].stall.limit_s() == 40.0

@@ -221,10 +221,12 @@ def acts(commands):
     return short
 
 
-def started(nodes=("n0", "n1"), spares=("s0",), units=(A, B), policy=None, domains=None):
+def started(
+    nodes=("n0", "n1"), spares=("s0",), units=(A, B), policy=None, domains=None, world=World
+):
     """A world in which all units run and have published up to epoch 2."""
     policy = policy or replace(POLICY, workers=len(nodes))
-    world = World(units=units, policy=policy)
+    world = world(units=units, policy=policy)
     domains = domains or {}
     for node in nodes:
         world.join(node, domain=domains.get(node, "d0"))

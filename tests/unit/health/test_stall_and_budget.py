@@ -46,12 +46,12 @@ def test_the_first_batch_of_a_generation_gets_more_time():
 
 
 def test_long_batches_make_patient():
-    """Patience follows the longest batch and fades again."""
+    """The limit follows the longest batch and fades again."""
     found = running(batch_s=4.0)
-    assert found.patience_s() == 20.0
+    assert found.limit_s() == 20.0
     for batch in range(6, 30):
         found.observe(batch=batch, batch_s=0.1, waiting=1, now=1.0)
-    assert found.patience_s() == 10.0
+    assert found.limit_s() == 10.0
 
 
 def test_forgiving_counts_from_now():
@@ -90,3 +90,39 @@ def test_no_window_holds_more_than_the_limit(times, limit, window):
             granted.append(now)
     for start in granted:
         assert sum(start <= at < start + window for at in granted) <= limit
+
+
+def test_work_within_a_batch_starts_the_limit_anew():
+    """Whoever shows work is alive; whoever shows none is stalled after the limit as before."""
+    found = running()
+    for second in range(1, 40):
+        found.observe(batch=5, batch_s=0.5, waiting=1, work=second, now=float(second))
+        assert not found.stalled(float(second))
+    assert found.since == 39.0
+    assert not found.stalled(48.9)
+    assert found.stalled(49.0)
+
+
+def test_a_batch_that_works_for_ever_is_given_up():
+    """Work is taken as a sign of life only up to `most_s`."""
+    policy = StallPolicy(stall_s=10.0, first_batch_s=10.0, most_s=50.0)
+    found = StallDetector(policy=policy, now=0.0)
+    for second in range(51):
+        found.observe(batch=0, batch_s=0.0, waiting=1, work=second, now=float(second))
+        assert found.stalled(float(second)) == (second == 50)
+
+
+def test_stalls_without_progress_double_the_limit_up_to_the_most():
+    """10, 20, 40 seconds, and never beyond `most_s`, so that a true hang is still found."""
+    found = StallDetector(
+        policy=StallPolicy(stall_s=10.0, first_batch_s=10.0, most_s=100.0), now=0.0
+    )
+    assert [found.limit_s(stalls) for stalls in range(7)] == [10, 20, 40, 80, 100, 100, 100]
+    assert found.limit_s(10**9) == 100.0
+
+
+def test_a_batch_interval_is_time_to_work():
+    """A unit that takes a minute's rows at once may well need a minute."""
+    found = StallDetector(policy=POLICY, now=0.0, interval_s=60.0)
+    assert found.limit_s() == 180.0
+    assert StallDetector(policy=POLICY, now=0.0, longest_s=40.0).limit_s() == 200.0

@@ -1,12 +1,14 @@
 """The coordinator's journal: an append-only file of checksummed lines.
 
-The format is documented in docs/reference/journal.md. Only one process writes it (a lock on a side
-file sees to that); every append is one write and one fsync. A line without its newline at the very
-end is what a crash in the middle of an append leaves: nothing was acted on before the fsync
-returned, so it is cut off. Damage of any other kind is never repaired: it is reported.
+The format is documented in docs/reference/journal.md. The first line names it and its version, so
+that a journal of another version is refused and not guessed at. Only one process writes it (a lock
+on a side file sees to that); every append is one write and one fsync. A line without its newline at
+the very end is what a crash in the middle of an append leaves: nothing was acted on before the
+fsync returned, so it is cut off. Damage of any other kind is never repaired: it is reported.
 
 Compaction rewrites the file as one snapshot of the state whenever `compact_after` facts have
-followed the last one, so the file is bounded by the state's own bounds.
+followed the last one, or as many as there are units if those are more: so the file is bounded by
+the state's own bounds, and what a snapshot costs, per fact, does not grow with the units.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,10 +28,16 @@ from pydantic import ValidationError
 from holdfast.control import codec
 from holdfast.control.facts import Fact
 from holdfast.control.state import State
-from holdfast.errors import CorruptLogError, HoldfastError
+from holdfast.errors import BadInputError, CorruptLogError, HoldfastError
 
-FORMAT = "holdfast-journal/1"
+FORMAT = "holdfast-journal"
+VERSION = 2
+HEADER = f"{FORMAT} {VERSION}\n".encode()
 COMPACT_AFTER = 2000
+_HEADER = re.compile(rb"holdfast-journal (\S{1,40})\n")
+_UNVERSIONED = re.compile(rb'[0-9a-f]{8} \{"seq":')
+"""How journals began before they had a header."""
+HINT = "resume with the holdfast that wrote it, or start in a new run directory"
 
 
 class JournalLockedError(HoldfastError):
@@ -51,8 +60,7 @@ class Replay:
 
 def encode(seq: int, body: dict[str, Any]) -> bytes:
     """One line: eight hexadecimal digits of CRC-32 of the rest, a blank, JSON."""
-    payload = codec.line({"seq": seq, **body})
-    return b"%08x %s\n" % (zlib.crc32(payload), payload)
+    return _line(codec.line({"seq": seq, **body}))
 
 
 def read(path: Path) -> Replay:
@@ -60,7 +68,7 @@ def read(path: Path) -> Replay:
     data = path.read_bytes() if path.exists() else b""
     state: State | None = None
     facts: list[Fact] = []
-    offset, seq = 0, 0
+    offset, seq = _skip_header(data, path), 0
     while offset < len(data):
         end = data.find(b"\n", offset)
         stop = len(data) if end < 0 else end + 1
@@ -76,8 +84,6 @@ def read(path: Path) -> Replay:
             )
         try:
             if "snapshot" in body:
-                if body.get("format") != FORMAT:
-                    raise CorruptLogError(f"unknown format {body.get('format')}", path=str(path))
                 state, facts = codec.state_from_json(body["snapshot"]), []
             else:
                 facts.extend(codec.fact_from_json(item) for item in body["facts"])
@@ -110,6 +116,9 @@ class Journal:
         if self.replayed.torn_bytes:
             os.ftruncate(self._file, self.replayed.good_bytes)
             os.fsync(self._file)
+        if self.replayed.good_bytes == 0:
+            _write(self._file, HEADER)
+            os.fsync(self._file)
         _sync_directory(path.parent)
 
     def append(self, facts: Sequence[Fact]) -> None:
@@ -127,17 +136,17 @@ class Journal:
 
     def compact_if_long(self, state: State) -> bool:
         """Replace the file by one snapshot of `state` if enough facts followed the last one."""
-        if self._since_snapshot < self._compact_after:
+        if self._since_snapshot < max(self._compact_after, len(state.units)):
             return False
         self.compact(state)
         return True
 
     def compact(self, state: State) -> None:
-        body = {"format": FORMAT, "snapshot": codec.state_to_json(state)}
+        snapshot = b'{"seq":%d,"snapshot":%s}' % (self._seq, codec.state_to_line(state))
         temporary = self.path.with_suffix(".tmp")
         flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         fresh = os.open(temporary, flags, 0o600)
-        _write(fresh, encode(self._seq, body))
+        _write(fresh, HEADER + _line(snapshot))
         os.fsync(fresh)
         # Readers see the old file or the new one, both whole.
         temporary.replace(self.path)
@@ -150,6 +159,33 @@ class Journal:
     def close(self) -> None:
         os.close(self._file)
         os.close(self._lock)
+
+
+def _line(payload: bytes) -> bytes:
+    return b"%08x %s\n" % (zlib.crc32(payload), payload)
+
+
+def _skip_header(data: bytes, path: Path) -> int:
+    """Where the lines begin; refuses what this version does not read."""
+    if data.startswith(HEADER):
+        return len(HEADER)
+    if HEADER.startswith(data):
+        return 0  # nothing there, or a crash while the very first line was written
+    other = _HEADER.match(data)
+    if other is not None:
+        version = other[1].decode(errors="replace")
+        raise BadInputError(
+            f"is a journal of version {version}, this holdfast reads version {VERSION}",
+            where=str(path),
+            hint=HINT,
+        )
+    if _UNVERSIONED.match(data):
+        raise BadInputError(
+            f"is a journal from before versions, this holdfast reads version {VERSION}",
+            where=str(path),
+            hint=HINT,
+        )
+    raise CorruptLogError("altered line at byte 0", path=str(path))
 
 
 def _decode(raw: bytes) -> dict[str, Any] | None:

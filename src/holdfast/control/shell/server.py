@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import secrets
+import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,8 @@ TICK_S = 0.05
 GREETING_S = 5.0
 MAX_BACKLOG = 16 * 2**20
 """Bytes a peer may leave unread before it is cut off."""
+SHOW_SHARE = 10.0
+"""A view may be shown again for so many times as long as it took to make."""
 MAX_FENCES = 256
 """Fence orders kept for a launcher that is not connected."""
 
@@ -65,10 +68,13 @@ class Peer:
         self._writer = writer
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Queue a message; a peer that does not read is cut off rather than waited for."""
+        self.send_line(codec.line(message) + b"\n")
+
+    def send_line(self, line: bytes) -> None:
+        """Queue a line; a peer that does not read is cut off rather than waited for."""
         if self.closed:
             return
-        self._writer.write(codec.line(message) + b"\n")
+        self._writer.write(line)
         if self._writer.transport.get_write_buffer_size() > MAX_BACKLOG:
             self._writer.transport.abort()
 
@@ -78,6 +84,34 @@ class Peer:
 
     def close(self) -> None:
         self._writer.close()
+
+
+class Shown:
+    """The view as last shown, since making it costs as much as there are units.
+
+    However many people look and however often, at most one part in `SHOW_SHARE` + 1 of the
+    coordinator's time goes into views, unless there is news. A small run's is always fresh.
+    """
+
+    def __init__(self) -> None:
+        self._line: bytes | None = None
+        self._made_at = 0.0
+        self.cost_s = 0.0
+        """How long the last one took to make."""
+
+    def forget(self) -> None:
+        """There is news."""
+        self._line = None
+
+    def line(self, coordinator: Coordinator, now: float) -> bytes:
+        """The answer to a request for the status."""
+        if self._line is None or now - self._made_at > SHOW_SHARE * self.cost_s:
+            start = time.perf_counter()
+            shown = view(coordinator, now)
+            self._line = codec.line({"ok": True, "result": shown}) + b"\n"
+            self._made_at = now
+            self.cost_s = time.perf_counter() - start
+        return self._line
 
 
 class Shell:
@@ -106,6 +140,7 @@ class Shell:
         self._done = asyncio.Event()
         self._failure: BaseException | None = None
         self._check = bool(os.environ.get("HOLDFAST_VALIDATE"))
+        self._shown = Shown()
 
     async def serve(self, *, host: str = "127.0.0.1", parent_pid: int | None = None) -> bool:
         """Run until the run is stopped (True) or the launcher is gone (False)."""
@@ -144,8 +179,10 @@ class Shell:
             decided = self.coordinator.handle(event, self._clock.now())
             if self._check:
                 validate(self.coordinator)
-            self._journal.append([x.fact for x in decided if isinstance(x, c.Record)])
-            self._journal.compact_if_long(self.coordinator.state)
+            if decided:
+                self._shown.forget()
+                self._journal.append([x.fact for x in decided if isinstance(x, c.Record)])
+                self._journal.compact_if_long(self.coordinator.state)
         except BaseException as error:
             # Memory is ahead of the journal now; only a fresh start from the journal is safe.
             self._failure = error
@@ -210,7 +247,7 @@ class Shell:
         try:
             self.feed(hello)
             while True:
-                message = codec.message_from_json(await _receive(reader))
+                message = codec.message_from_line(await _receive_line(reader))
                 # A replaced connection may still have lines in flight.
                 if self._nodes.get(hello.incarnation) is peer:
                     self.feed(message)
@@ -252,22 +289,24 @@ class Shell:
             if request.get("op") == "subscribe":
                 await self._stream(peer, float(request.get("every_s", 0.5)))
                 return
-            peer.send(self._answer(request))
+            if request.get("op") == "status":
+                peer.send_line(self._status())
+            else:
+                peer.send(self._answer(request))
 
     async def _stream(self, peer: Peer, every_s: float) -> None:
         while not self._done.is_set() and not peer.closed:
-            peer.send({"ok": True, "result": self.view()})
+            peer.send_line(self._status())
+            pause = max(TICK_S, every_s, SHOW_SHARE * self._shown.cost_s)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._done.wait(), max(TICK_S, every_s))
+                await asyncio.wait_for(self._done.wait(), pause)
 
-    def view(self) -> dict[str, Any]:
-        return view(self.coordinator, self._clock.now())
+    def _status(self) -> bytes:
+        return self._shown.line(self.coordinator, self._clock.now())
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         state = self.coordinator.state
         match request.get("op"):
-            case "status":
-                return {"ok": True, "result": self.view()}
             case "kill":
                 node = str(request.get("node"))
                 if node not in state.nodes:
@@ -291,11 +330,15 @@ class Shell:
         return f"{what}-{os.getpid()}-{self._count}"
 
 
-async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
+async def _receive_line(reader: asyncio.StreamReader) -> bytes:
     line = await reader.readline()
     if not line.endswith(b"\n"):
         raise EOFError("connection closed")
-    message = json.loads(line)
+    return line
+
+
+async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
+    message = json.loads(await _receive_line(reader))
     if not isinstance(message, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004
     return message

@@ -64,11 +64,15 @@ class Board:
                 known = self._reports.get(status.unit)
                 if known is None or known.generation != status.generation:
                     continue
-                if known.state == "failed":
-                    continue
                 report = to_report(status)
+                if known.state in ("failed", "stopped") and (known.error or not report.error):
+                    continue  # it has ended; only a reason that comes late is news
                 self._reports[status.unit] = report
-                if (report.state, report.batch) != (known.state, known.batch):
+                if (report.state, report.batch, report.error) != (
+                    known.state,
+                    known.batch,
+                    known.error,
+                ):
                     changed.append(report)
         return changed
 
@@ -96,6 +100,7 @@ def to_report(status: UnitStatus) -> UnitReport:
         rows_out=status.rows_out,
         batch_ms=status.batch_ms,
         waiting=status.waiting,
+        work=status.work,
         state_bytes=status.state_bytes,
         operator=status.operator,
         error=None if status.error is None else status.error[-MAX_ERROR:],

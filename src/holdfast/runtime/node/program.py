@@ -27,7 +27,7 @@ import psutil
 
 from holdfast.clock import SystemClock
 from holdfast.control.commands import Dismiss, NodeCommand, StartUnit, StopUnit
-from holdfast.control.events import Gauges, Heartbeat, NodeHello
+from holdfast.control.events import Gauges, Heartbeat, NodeHello, UnitReport
 from holdfast.control.shell.rundir import BAD_INPUT, up_marker
 from holdfast.errors import BadInputError
 from holdfast.runtime.host import UnitHost
@@ -252,7 +252,7 @@ class NodeProgram:
                     report.waiting,
                 )
                 if report.error:
-                    _log_failure(str(report.unit), report.operator, report.error)
+                    _log_end(report)
                 self._beat_now.set()
             time.sleep(POLL_S)
 
@@ -292,6 +292,13 @@ class NodeProgram:
     def _cause(self, what: str) -> str:
         self._count += 1
         return f"{what}-{self._settings.node}-{self._count}"
+
+
+def _log_end(report: UnitReport) -> None:
+    if report.state == "failed":
+        _log_failure(str(report.unit), report.operator, report.error or "")
+    else:
+        log.info("unit=%s %s: %s", report.unit, report.state, report.error)
 
 
 def _log_failure(unit: str, operator: str | None, error: str) -> None:

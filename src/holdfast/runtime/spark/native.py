@@ -203,6 +203,14 @@ class NativeSourceUnit(SparkUnit):
         self._seen = self.context.log.newest_range(name, getattr(self, "_seen", -1))
         return self.context.log.need_range(name, self._seen)
 
+    def _waiting(self) -> int:
+        """Epochs that are due; before Spark's first batch there may be nothing to give at all."""
+        epoch, tick = self.progress.epoch, self._tick()
+        batching = Batching(batch_epochs=self.context.segment.batch_epochs)
+        if self.progress.batch < 0 or epoch_due(epoch, tick, batching) is None:
+            return 0
+        return max(0, tick - epoch)
+
     def _tick(self) -> int:
         return epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
 

@@ -97,10 +97,11 @@ class SourceUnit(ThreadUnit):
     def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
         last = previous.upto if previous else -1
         tick = epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
-        self.progress.waiting = max(0, tick - last)
         upto = epoch_due(last, tick, self._batching, max_epochs=self._rows.max_epochs)
         if upto is None:
+            self.progress.waiting = 0  # what is not due does not wait
             return None
+        self.progress.waiting = tick - last
         number = previous.number + 1 if previous else 0
         return self._rows.claim(
             RangeRecord(

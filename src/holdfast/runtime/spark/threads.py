@@ -19,6 +19,7 @@ from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
+from holdfast.runtime.spark.life import thread_work
 
 POLL_S = 0.01
 """How often an idle unit looks for work."""
@@ -52,6 +53,7 @@ class Progress:
     rows_out: int = 0
     batch_ms: float = 0.0
     waiting: int = 0
+    work: int = 0
     state_bytes: int = 0
     error: str | None = None
     operator: str | None = None
@@ -68,6 +70,7 @@ class Progress:
             rows_out=self.rows_out,
             batch_ms=self.batch_ms,
             waiting=self.waiting,
+            work=self.work,
             state_bytes=self.state_bytes,
             error=self.error,
             operator=self.operator,
@@ -93,6 +96,7 @@ class ThreadUnit(ABC):
         self._thread.join(timeout_s)
 
     def status(self) -> UnitStatus:
+        self.progress.work = thread_work(self._thread)
         return self.progress.status(self.context.unit, self.context.generation)
 
     @abstractmethod
@@ -149,7 +153,9 @@ class ThreadUnit(ABC):
 
     def _batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
         start = time.monotonic()
+        self.progress.waiting = record.upto - record.after
         self.run_batch(previous, record)
+        self.progress.waiting = 0
         self.progress.batch_ms = 1000 * (time.monotonic() - start)
         self.progress.batch, self.progress.epoch = record.number, record.upto
         if record.number % TRIM_EVERY == TRIM_EVERY - 1:

@@ -22,8 +22,9 @@ from holdfast.pipeline import Pipeline
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
 from holdfast.runtime.log.redo import after_failure, version_to_use
-from holdfast.runtime.log.slicelog import OtherSkipError, SliceLog, SupersededError
+from holdfast.runtime.log.slicelog import OtherSkipError, SupersededError
 from holdfast.runtime.log.start import require_start
+from holdfast.runtime.log.takeable import Takeable, done_batch
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
 from holdfast.runtime.profile.state import StateFiles
 from holdfast.runtime.spark.aside import keep_version
@@ -35,6 +36,7 @@ from holdfast.runtime.spark.checkpoint import (
     tidy,
 )
 from holdfast.runtime.spark.compile import OperatorError, build, input_specs, read_frames
+from holdfast.runtime.spark.life import QueryLife
 from holdfast.runtime.spark.publish import (
     collect_files,
     number_in_task,
@@ -91,7 +93,8 @@ class SparkUnit:
         """Whether a redo may give other rows; the state is the same, as chance ends a segment."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
-        self._tails: dict[tuple[str, int], SliceRecord] = {}
+        self._takeable: Takeable | None = None
+        self._life: QueryLife | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -112,7 +115,11 @@ class SparkUnit:
 
     def status(self) -> UnitStatus:
         if self.progress.state == "running":
-            self.progress.waiting = max(0, self._frontier() - self.progress.epoch)
+            self.progress.waiting = waiting = self._waiting()
+            if self._life is not None:
+                self.progress.work = self._life.work(
+                    batch=self.progress.batch, waiting=waiting > 0, now=time.monotonic()
+                )
         return self.progress.status(self.context.unit, self.context.generation)
 
     # Life of the query
@@ -139,6 +146,7 @@ class SparkUnit:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
         context = self.context
         context.log.claim(context.name, context.generation)
+        self._takeable = self._follow_inputs()
         target = self._checkpoint(context.generation)
         source = context.generation if target.exists() else self._clone_source()
         self._require_start(source)
@@ -214,6 +222,7 @@ class SparkUnit:
             )
         if self._stopping.is_set():
             self.stop()
+        self._life = QueryLife(self._spark, str(self._query.runId))
         self.progress.state = "running"
         try:
             self._query.awaitTermination()
@@ -425,7 +434,6 @@ class SparkUnit:
             for shard, numbers in enumerate(shards):
                 for number in numbers:
                     found = self.context.log.need_slice(name, shard, number)
-                    self._tails[name, shard] = found
                     self.progress.rows_in += sum(
                         part.rows
                         for file in found.files
@@ -435,22 +443,24 @@ class SparkUnit:
         self.progress.rows_out += rows_out
         self.progress.batch_ms = 1000 * seconds
         self.progress.batch, self.progress.epoch = record.number, record.upto
+        if self._takeable is not None:
+            self._takeable.passed(record)
 
     # Telling
 
-    def _frontier(self) -> int:
-        """The epoch that every shard of every input has published."""
-        log: SliceLog = self.context.log
-        ends = []
-        for name in self.context.segment.inputs:
-            for shard in range(self.context.deployment.producer(name).shards):
-                tail = self._tails.get((name, shard))
-                for found in log.slices_from(name, shard, tail.number + 1 if tail else 0):
-                    tail = found
-                if tail is not None:
-                    self._tails[name, shard] = tail
-                ends.append(tail.upto if tail else -1)
-        return min(ends, default=-1)
+    def _waiting(self) -> int:
+        """Epochs that a batch could take now, or is taking."""
+        return self._takeable.waiting() if self._takeable is not None else 0
+
+    def _follow_inputs(self) -> Takeable:
+        context = self.context
+        outputs = [boundary.name for boundary in context.segment.outputs]
+        return Takeable(
+            context.log,
+            {name: context.deployment.producer(name).shards for name in context.segment.inputs},
+            batch_epochs=context.segment.batch_epochs,
+            start=done_batch(context.log, context.name, outputs, context.unit.shard),
+        )
 
     def _failed(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))

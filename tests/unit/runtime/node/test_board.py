@@ -76,6 +76,18 @@ def test_a_refused_start_is_a_failure_that_stays():
     assert report.operator == "parse"
 
 
+def test_why_a_unit_stopped_is_told_and_stays():
+    """A reason is news even if it comes after the state, and a later poll does not lose it."""
+    board = Board()
+    board.want(UNIT, 1)
+    board.update([status()], 0.0)
+    assert [told.error for told in board.update([status(state="stopped")], 0.0)] == [None]
+    (told,) = board.update([status(state="stopped", error="replaced by 2")], 0.0)
+    assert (told.state, told.error) == ("stopped", "replaced by 2")
+    assert board.update([status(state="stopped")], 0.0) == []
+    assert board.reports(0.0)[0].error == "replaced by 2"
+
+
 def test_a_status_keeps_all_its_numbers():
     """Every field of a host's status reaches the coordinator under the same name."""
     told = status(
@@ -83,6 +95,7 @@ def test_a_status_keeps_all_its_numbers():
         rows_out=2,
         batch_ms=3.5,
         waiting=4,
+        work=6,
         state_bytes=5,
         error="e",
         operator="op",

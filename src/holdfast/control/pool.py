@@ -1,0 +1,145 @@
+"""The connected nodes that have room, in the order in which placement wants them.
+
+First starts want workers before spares, then the least loaded. Recoveries want warm nodes, spares
+first, outside the failure domain just lost, then the least loaded. Both orders are heaps whose
+entries are checked when they come up: whenever something about a node changes, its new entry is
+added and the old one is passed over. O(log nodes) a change, O(domains) a choice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+SLACK = 64
+"""Entries out of date that may always lie around."""
+
+_Class = tuple[bool, bool]
+"""Not warm, no spare: the smaller the better."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Candidate:
+    """A connected node as placement sees it."""
+
+    node: str
+    incarnation: str
+    domain: str
+    spare: bool
+    ready: bool
+    load: int
+
+    @property
+    def rank(self) -> _Class:
+        return (not self.ready, not self.spare)
+
+
+class Pool:
+    """Connected nodes."""
+
+    def __init__(self, *, room: int) -> None:
+        self._room = room
+        self._nodes: dict[str, Candidate] = {}
+        self._spread: list[tuple[bool, int, str]] = []
+        self._classes: dict[_Class, dict[str, list[tuple[int, str]]]] = {}
+        self._entries = 0
+        self.workers = 0
+        """Nodes that are not spares."""
+
+    @property
+    def nodes(self) -> dict[str, Candidate]:
+        """All of them by name, with or without room."""
+        return self._nodes
+
+    def put(self, candidate: Candidate) -> None:
+        """A node connected, or something about it changed."""
+        known = self._nodes.get(candidate.node)
+        self._nodes[candidate.node] = candidate
+        self.workers += (not candidate.spare) - (known is not None and not known.spare)
+        if candidate.load < self._room and candidate != known:
+            self._push(candidate)
+
+    def drop(self, node: str) -> None:
+        known = self._nodes.pop(node, None)
+        self.workers -= known is not None and not known.spare
+
+    def has_room(self) -> bool:
+        return self._first_start() is not None
+
+    def choose(
+        self,
+        *,
+        spread: bool,
+        keep_on: str | None = None,
+        stand_in: str | None = None,
+        avoid_domain: str = "",
+    ) -> Candidate | None:
+        """The best node with room, or None.
+
+        Args:
+            spread: a first start: leave spares alone if possible.
+            keep_on: the node to stay on if it has room.
+            stand_in: the node that took other units of the same lost node.
+            avoid_domain: the failure domain just lost from; another one is better.
+        """
+        if spread:
+            return self._first_start()
+        for name in (keep_on, stand_in):
+            found = self._nodes.get(name) if name else None
+            if found is not None and found.load < self._room:
+                return found
+        for rank in sorted(self._classes):
+            chosen = self._best(rank, avoid_domain)
+            if chosen is not None:
+                return chosen
+        return None
+
+    def _first_start(self) -> Candidate | None:
+        heap = self._spread
+        while heap:
+            spare, load, name = heap[0]
+            found = self._nodes.get(name)
+            if found is not None and (found.spare, found.load) == (spare, load):
+                return found
+            heapq.heappop(heap)
+        return None
+
+    def _best(self, rank: _Class, avoid: str) -> Candidate | None:
+        """The least loaded of a class, outside one domain if there is any."""
+        best: tuple[bool, int, str] | None = None
+        domains = self._classes[rank]
+        for domain in list(domains):
+            head = self._head(domains[domain], rank, domain)
+            if head is None:
+                del domains[domain]
+                continue
+            key = (bool(avoid) and domain == avoid, *head)
+            best = key if best is None or key < best else best
+        return None if best is None else self._nodes[best[2]]
+
+    def _head(
+        self, heap: list[tuple[int, str]], rank: _Class, domain: str
+    ) -> tuple[int, str] | None:
+        while heap:
+            load, name = heap[0]
+            found = self._nodes.get(name)
+            if found is not None and (found.rank, found.domain, found.load) == (rank, domain, load):
+                return heap[0]
+            heapq.heappop(heap)
+        return None
+
+    def _push(self, candidate: Candidate) -> None:
+        self._entries += 1
+        if self._entries > 2 * len(self._nodes) + SLACK:
+            self._rebuild()
+            return
+        heapq.heappush(self._spread, (candidate.spare, candidate.load, candidate.node))
+        domains = self._classes.setdefault(candidate.rank, {})
+        heapq.heappush(domains.setdefault(candidate.domain, []), (candidate.load, candidate.node))
+
+    def _rebuild(self) -> None:
+        """Forget entries that are out of date."""
+        self._spread, self._classes, self._entries = [], {}, 0
+        for candidate in self._nodes.values():
+            if candidate.load < self._room:
+                self._push(candidate)
