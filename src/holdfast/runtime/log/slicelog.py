@@ -134,6 +134,20 @@ class SliceLog:
             yield record
             number += 1
 
+    def newest_slice(self, boundary: str, shard: int, start: int) -> int:
+        """Number of the newest slice from `start` on, `start` - 1 if there is none.
+
+        Numbers have no gaps, so it is found in as many looks as the distance has digits.
+        """
+        folder, step, low = self.layout.slices(boundary, shard), 1, start - 1
+        while self.store.exists(member(folder, low + step)):
+            low, step = low + step, 2 * step
+        while step > 1:
+            step //= 2
+            if self.store.exists(member(folder, low + step)):
+                low += step
+        return low
+
     def put_slice(self, record: SliceRecord, *, unit: str) -> SliceRecord:
         """Publish a slice; raises if the number was published with other rows."""
         floors = self.layout.slice_floors(record.boundary, record.shard)
@@ -174,6 +188,10 @@ class SliceLog:
         """Tell older generations to stop; a courtesy, as safety rests on the records alone."""
         name = member(self.layout.generations(unit), generation)
         self.store.put_if_absent(name, self.writer.encode())
+
+    def claim_path(self, unit: str, generation: int) -> str:
+        """The file that appears when a generation claims the unit: for those who watch for it."""
+        return f"{self.layout.root}/{member(self.layout.generations(unit), generation)}"
 
     def check_current(self, unit: str, generation: int) -> None:
         """Raise if a newer generation has claimed the unit."""

@@ -162,6 +162,7 @@ class SparkUnit:
             ),
             partitions=self._partitions,
             crash=context.crash,
+            watch=context.watch.address,
         )
         frames = read_frames(session, self._spec)
         frame = self._writing(build(self._pipeline, context.deployment, segment, frames))
@@ -326,8 +327,10 @@ class SparkUnit:
         for name in self.context.segment.inputs:
             for shard in range(self.context.deployment.producer(name).shards):
                 tail = self._tails.get((name, shard))
-                for found in log.slices_from(name, shard, tail.number + 1 if tail else 0):
-                    tail = found
+                known = tail.number if tail else -1
+                newest = log.newest_slice(name, shard, known + 1)
+                if newest > known:
+                    tail = log.slice(name, shard, newest) or tail
                 if tail is not None:
                     self._tails[name, shard] = tail
                 ends.append(tail.upto if tail else -1)
