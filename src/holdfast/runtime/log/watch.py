@@ -41,9 +41,8 @@ LOOK_S = 0.25
 """How often a waiting unit looks for itself, should a hint have been lost."""
 RETRY_S = 1.0
 """How long a task does without a watcher that it could not reach."""
-QUIET_SHARE = 50
-"""The watcher rests this many times as long as a look took of the processor: it never uses more
-than a fiftieth of a core."""
+MAX_LOOKS = 64
+"""Most paths it looks for at a time, some hundred microseconds; more take turns."""
 MAX_LINE = 1 << 20
 """Bytes after which a line is taken for nonsense."""
 
@@ -135,6 +134,8 @@ class NodeWatch:
         self._token = secrets.token_hex(16)
         self._server: socket.socket | None = None
         self._closing = False
+        self._turn = 0
+        """Where among the paths the next look begins."""
         self.looks = 0
         """How many paths were looked for so far."""
 
@@ -234,20 +235,22 @@ class NodeWatch:
             selector.register(self._alarmed, selectors.EVENT_READ)
             due = 0.0
             while not self._closing:
-                now = time.monotonic()
-                if now >= due:
-                    due = now + self._look_for_all()
-                idle = not self._paths.by_path
-                for key, _ in selector.select(None if idle else max(0.0, due - now)):
+                if time.monotonic() >= due:
+                    self._look_for_some()
+                    due = time.monotonic() + self._poll_s
+                left_s = max(0.0, due - time.monotonic()) if self._paths.by_path else None
+                for key, _ in selector.select(left_s):
                     self._handle(key.fileobj, key.data, selector)
 
-    def _look_for_all(self) -> float:
-        """One look for everyone; how long to rest after it, seconds."""
+    def _look_for_some(self) -> None:
+        """One look for everyone who waits, or for as many paths as may be looked for at a time."""
         with self._lock:
             paths = list(self._paths.by_path)
-        began = time.thread_time()
+        if len(paths) > MAX_LOOKS:
+            self._turn %= len(paths)
+            paths = (paths[self._turn :] + paths[: self._turn])[:MAX_LOOKS]
+            self._turn += MAX_LOOKS
         self._look(paths)
-        return max(self._poll_s, QUIET_SHARE * (time.thread_time() - began))
 
     def _handle(
         self, ready: object, connection: _Connection | None, selector: selectors.BaseSelector
