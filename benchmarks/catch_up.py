@@ -1,8 +1,8 @@
 """Planning after a pause: what the next batch of a unit that is far behind should read.
 
 A boundary with two shards and a slice a second; the unit comes back after a quarter of an hour, an
-hour, three hours. Reading the records from disk is part of the planning. Compared with choosing by
-definition, which reads all there is and adds up all rows for every end a batch could have:
+hour, three hours. Processor time; reading the records from disk is part of the planning. Compared
+with choosing by definition: read all there is, add up all rows for every end a batch could have.
 
     python -m benchmarks.catch_up [--quick] [--json FILE]
 """
@@ -22,6 +22,7 @@ from holdfast.runtime.log.protocol import Batching, next_range
 from holdfast.runtime.log.slicelog import SliceLog
 
 SHARDS = 2
+HOUR = 3600
 BAR_S = 1.0
 """An hour behind, one batch must be planned in this time."""
 
@@ -31,8 +32,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="less behind")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    sizes = (450, 900) if args.quick else (900, 3600, 10_800)
-    rows: list[dict[str, float]] = []
+    sizes = (450, 900) if args.quick else (900, HOUR, 3 * HOUR)
+    rows: list[dict[str, float | None]] = []
     print(
         f"{'behind':>8} {'groups':>7} {'first batch':>12} {'all batches':>12} {'by definition':>14}"
     )
@@ -42,14 +43,15 @@ def main() -> int:
                 log = _publish(Path(folder), slices, groups)
                 row = _measure(log, slices, groups)
             rows.append(row)
+            slow_s = row["by_definition_s"]
             print(
                 f"{slices:>7}s {groups:>7} {row['first_s']:>10.3f} s {row['all_s']:>10.3f} s "
-                f"{row['by_definition_s']:>12.2f} s   ({row['batches']:.0f} batches)",
+                f"{'-' if slow_s is None else f'{slow_s:.2f} s':>14}   ({row['batches']} batches)",
                 flush=True,
             )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")
-    slow = [row for row in rows if row["slices"] == 3600 and row["first_s"] > BAR_S]
+    slow = [row for row in rows if row["slices"] == HOUR and (row["first_s"] or 0.0) > BAR_S]
     if slow:
         print(f"above the bar of {BAR_S:.0f} s")
     return 1 if slow else 0
@@ -94,7 +96,7 @@ def _publish(root: Path, slices: int, groups: int) -> SliceLog:
     return log
 
 
-def _measure(log: SliceLog, slices: int, groups: int) -> dict[str, float]:
+def _measure(log: SliceLog, slices: int, groups: int) -> dict[str, float | None]:
     batching = Batching()
     start = time.process_time()
     backlog = Backlog(log, {"b": SHARDS})
@@ -107,15 +109,18 @@ def _measure(log: SliceLog, slices: int, groups: int) -> dict[str, float]:
     all_s = time.process_time() - start
     if last.upto != slices - 1:
         raise AssertionError(f"caught up to {last.upto} of {slices - 1}")
-    start = time.process_time()
-    _first_by_definition(log, batching)
+    by_definition_s = None
+    if slices <= HOUR:  # it takes minutes beyond
+        start = time.process_time()
+        _first_by_definition(log, batching)
+        by_definition_s = time.process_time() - start
     return {
         "slices": slices,
         "groups": groups,
         "first_s": first_s,
         "all_s": all_s,
         "batches": batches,
-        "by_definition_s": time.process_time() - start,
+        "by_definition_s": by_definition_s,
     }
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import hmac
 import json
+import logging
 import os
 import secrets
 import selectors
@@ -34,6 +35,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from holdfast.runtime.log.store import FileStore
+
+log = logging.getLogger("holdfast.watch")
 
 POLL_S = 0.01
 """How often the watcher looks for what others on the file system have put."""
@@ -144,7 +147,13 @@ class NodeWatch:
         with self._lock:
             if self._server is not None or self._closing:
                 return
-            self._server = socket.create_server(("127.0.0.1", 0))
+            try:
+                self._server = socket.create_server(("127.0.0.1", 0))
+            except OSError as error:
+                # Waiting is dearer then, and nothing else.
+                log.warning("no watcher, everyone looks for itself: %s", error)
+                self._closing = True
+                return
             self._server.setblocking(False)
             self._alarm, self._alarmed = socket.socketpair()
             for end in (self._alarm, self._alarmed):

@@ -190,6 +190,21 @@ def test_without_a_watcher_everyone_looks_for_itself():
     assert local(NoWatch(), "/x").result() is False
 
 
+def test_a_node_that_cannot_listen_goes_on(monkeypatch, caplog):
+    """Without a socket there is no watcher, a line that says so, and nothing else."""
+
+    def refuse(*_):
+        raise OSError("no sockets left")
+
+    monkeypatch.setattr(socket, "create_server", refuse)
+    watch = NodeWatch()
+    watch.start()
+    assert "no sockets left" in caplog.text
+    assert watch.address == ""
+    assert local(watch, "/").result() is False
+    watch.close()
+
+
 def test_a_task_that_ends_is_forgotten(make_watch, tmp_path):
     """Paths of a process that is gone are not looked for any more."""
     watch = make_watch()
