@@ -7,6 +7,7 @@ import json
 import sqlite3
 import time
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from holdfast.pipeline import (
 )
 from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.session import start_session
 
@@ -185,8 +187,19 @@ def match(left, right):
     return left.join(right, near).select("ts", "key", "value", "right")
 
 
-def test_a_join_of_two_streams_reads_each_input_once(spark, tmp_path):
-    """A stream-stream join over two boundaries gives exactly the pairs plain Python finds."""
+def test_a_join_of_two_streams_reads_each_input_once(spark, tmp_path, monkeypatch):
+    """A stream-stream join over two boundaries gives exactly the pairs plain Python finds.
+
+    While its tasks wait, in processes of their own, they ask the node's watcher.
+    """
+    asked = set()
+    ask = NodeWatch._ask
+
+    def note(watch, connection, number, paths):
+        asked.update(Path(path).relative_to(tmp_path).parts[:2] for path in paths)
+        ask(watch, connection, number, paths)
+
+    monkeypatch.setattr(NodeWatch, "_ask", note)
     p = Pipeline("joining", event_time=("ts", "2 seconds"), epoch="0.3s")
     left, right = p.source("left", source(0)), p.source("right", source(1))
     p.sink("pairs", left.join("match", right, match, key="key"), Parquet("pairs"))
@@ -200,6 +213,7 @@ def test_a_join_of_two_streams_reads_each_input_once(spark, tmp_path):
         if key == right_key and ts <= right_ts <= ts + second
     )
     found = sorted((row["value"], row["right"]) for row in parquet(tmp_path / "pairs"))
+    assert {("units", "match#0")} < asked
     assert found == expected
     assert expected
 

@@ -8,13 +8,17 @@ write; `store` makes the answer durable, `spark` acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.model.records import RangeRecord, SliceRecord
 
 MAX_BATCH_ROWS = 1_000_000
 """A unit that is behind takes no more rows than this in one batch, unless one interval has more."""
+
+MAX_BATCH_EPOCHS = 512
+"""Nor does it look further ahead than this for the end of a batch, so that planning one costs the
+same whether it is a minute or a day behind. A power of two: see `_last_cell`."""
 
 RETAIN_BATCHES = 8
 """How many committed batches a checkpoint keeps, so how far back a takeover may redo: Spark's
@@ -31,10 +35,13 @@ class Batching:
     batch_epochs: int = 1
     one_epoch_per_batch: bool = False
     max_rows: int = MAX_BATCH_ROWS
+    max_epochs: int = MAX_BATCH_EPOCHS
 
 
-Unread = Mapping[str, Sequence[Sequence[SliceRecord]]]
-"""Boundary to, per producing shard, the published slices from the first unread one on."""
+Unread = Mapping[str, Sequence[Iterable[SliceRecord]]]
+"""Boundary to, per producing shard, the published slices from the first unread one on, in order.
+They are taken one by one and no further than needed, so whoever reads them from disk need not read
+all that is there."""
 
 
 def next_range(
@@ -49,21 +56,26 @@ def next_range(
     A unit that keeps up takes one batch interval at a time. One that is behind takes several at
     once, up to the roundest end it can reach (see `roundest`), so that shards which fall behind by
     different amounts keep meeting at common ends.
+
+    Every slice is looked at once, and none beyond the first end that is out of reach: by its rows,
+    or by `max_epochs`.
     """
     after = previous.upto if previous else -1
-    shards = [(name, index, slices) for name in unread for index, slices in enumerate(unread[name])]
-    ends = _common_ends(shards)
-    upto = _choose_end(after, ends, shards, batching)
-    if upto is None:
-        return None
     first = previous.inputs if previous else {}
+    shards = [
+        _Cursor(name=name, slices=iter(slices), end=first[name][index] if name in first else 0)
+        for name in unread
+        for index, slices in enumerate(unread[name])
+    ]
+    cut = _choose_cut(after, shards, batching)
+    if cut is None:
+        return None
+    upto, reached = cut
     inputs: dict[str, tuple[int, ...]] = {}
     watermarks: list[int | None] = []
-    for name, index, slices in shards:
-        start = first[name][index] if name in first else 0
-        taken = [item for item in slices if item.upto <= upto]
-        inputs[name] = (*inputs.get(name, ()), start + len(taken))
-        watermarks.append(taken[-1].watermark_us)
+    for shard, (end, watermark_us) in zip(shards, reached, strict=True):
+        inputs[shard.name] = (*inputs.get(shard.name, ()), end)
+        watermarks.append(watermark_us)
     return RangeRecord(
         unit=unit,
         number=previous.number + 1 if previous else 0,
@@ -123,12 +135,17 @@ def epoch_due(last: int, tick: int, batching: Batching, *, max_epochs: int = 1 <
     if the clock runs backwards: never below `last` + 1.
     """
     span = batching.batch_epochs
-    first = (last + 1) // span + 1
+    first = (due_tick(last, batching) + 1) // span
     newest = min(tick, last + max(max_epochs, span)) + 1
     if newest // span < first:
         return None
     cell = first if batching.one_epoch_per_batch else roundest(first, newest // span)
     return cell * span - 1
+
+
+def due_tick(last: int, batching: Batching) -> int:
+    """The first epoch whose end makes a source's next batch due."""
+    return ((last + 1) // batching.batch_epochs + 1) * batching.batch_epochs - 1
 
 
 def roundest(low: int, high: int) -> int:
@@ -144,34 +161,82 @@ def roundest(low: int, high: int) -> int:
     raise ValueError(f"no number in [{low}, {high}]")
 
 
-def _common_ends(shards: Sequence[tuple[str, int, Sequence[SliceRecord]]]) -> list[int]:
-    """Epochs at which every shard has ended a slice, in order."""
-    ends = [{item.upto for item in slices} for _, _, slices in shards]
-    return sorted(set.intersection(*ends)) if ends else []
+@dataclass(slots=True, kw_only=True)
+class _Cursor:
+    """How far the slices of one producing shard have been looked at."""
+
+    name: str
+    slices: Iterator[SliceRecord]
+    end: int
+    """Number of the first slice not looked at."""
+    upto: int = -1
+    watermark_us: int | None = None
+    rows: int = 0
+    ran_out: bool = False
+
+    def reach(self, epoch: int) -> None:
+        """Go on to the first slice that ends at or after an epoch, if it is published."""
+        for item in self.slices:
+            self.end += 1
+            self.upto, self.watermark_us = item.upto, item.watermark_us
+            self.rows += item.rows
+            if item.upto >= epoch:
+                return
+        self.ran_out = True
 
 
-def _choose_end(
-    after: int,
-    ends: Sequence[int],
-    shards: Sequence[tuple[str, int, Sequence[SliceRecord]]],
-    batching: Batching,
-) -> int | None:
-    """The first end in each batch interval is a candidate; the roundest that is not too large."""
+def _common_ends(shards: Sequence[_Cursor]) -> Iterator[int]:
+    """Epochs at which every shard has ended a slice, in order; the cursors stand there then."""
+    epoch = 0
+    while shards:
+        for shard in shards:
+            if shard.upto < epoch:
+                shard.reach(epoch)
+                if shard.ran_out:
+                    return
+        latest = max(shard.upto for shard in shards)
+        if all(shard.upto == latest for shard in shards):
+            yield latest
+            latest += 1
+        epoch = latest
+
+
+def _choose_cut(
+    after: int, shards: Sequence[_Cursor], batching: Batching
+) -> tuple[int, list[tuple[int, int | None]]] | None:
+    """The end of a batch, and for each shard the first slice after it and the watermark there.
+
+    The first end in each batch interval is a candidate; the roundest that is not too large is it.
+    """
     span = batching.batch_epochs
-    chosen: tuple[int, int] | None = None
     cell = (after + 1) // span
-    for end in ends:
+    last = _last_cell(cell, batching)
+    best = -1
+    cut: tuple[int, list[tuple[int, int | None]]] | None = None
+    for end in _common_ends(shards):
         if (end + 1) // span == cell:
             continue
         cell = (end + 1) // span
-        if chosen is not None:
-            rows = sum(item.rows for _, _, slices in shards for item in slices if item.upto <= end)
-            if rows > batching.max_rows:
-                break
-        chosen = max(chosen or (-1, -1), (cell & -cell, end))
-        if batching.one_epoch_per_batch:
+        if cut is not None and (
+            cell > last or sum(shard.rows for shard in shards) > batching.max_rows
+        ):
             break
-    return chosen[1] if chosen else None
+        if cell & -cell >= best:
+            best = cell & -cell
+            cut = (end, [(shard.end, shard.watermark_us) for shard in shards])
+        if batching.one_epoch_per_batch or cell >= last:
+            break
+    return cut
+
+
+def _last_cell(cell: int, batching: Batching) -> int:
+    """The last batch interval that is looked at for the end of a batch which begins in `cell`.
+
+    The reach is a power of two of intervals. Such a window holds exactly one multiple of it, so
+    nobody ever steps over one: however far behind they are, shards meet there at the latest.
+    """
+    reach = max(1, batching.max_epochs // batching.batch_epochs)
+    return cell + (1 << (reach.bit_length() - 1))
 
 
 def _smallest(watermarks: Iterable[int | None]) -> int | None:

@@ -234,6 +234,10 @@ class SliceLog:
         self.store.put_if_absent(member(folder, generation), self.writer.encode())
         self._delete_below(folder, generation)
 
+    def claim_path(self, unit: str, generation: int) -> str:
+        """The file that appears when a generation claims the unit: for those who watch for it."""
+        return f"{self.layout.root}/{member(self.layout.generations(unit), generation)}"
+
     def check_current(self, unit: str, generation: int) -> None:
         """Raise if a newer generation has claimed the unit."""
         names = self.store.names(self.layout.generations(unit))

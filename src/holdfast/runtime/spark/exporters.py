@@ -29,9 +29,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.model.deployment import KEY_GROUPS, Boundary
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.model.records import RangeRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE
+from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.store import (
@@ -62,18 +63,20 @@ class ExporterUnit(ThreadUnit):
         super().__init__(context)
         self._delivery = delivery
         self._schema = schema
-        self._unread: dict[tuple[str, int], list[SliceRecord]] = {}
+        producers = {name: context.deployment.producer(name) for name in context.segment.inputs}
+        self._backlog = Backlog(
+            context.log, {name: producer.shards for name, producer in producers.items()}
+        )
         self._batching = Batching(batch_epochs=context.segment.batch_epochs)
 
     def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
-        unread = {}
-        for name in self.context.segment.inputs:
-            shards = self.context.deployment.producer(name).shards
-            first = previous.inputs[name] if previous else (0,) * shards
-            unread[name] = [self._from(name, shard, first[shard]) for shard in range(shards)]
+        unread = self._backlog.after(previous)
         proposed = next_range(previous, unread, self._batching, unit=self.context.name)
         self.progress.waiting = proposed.upto - proposed.after if proposed else 0
         return proposed
+
+    def missing(self) -> tuple[str, ...]:
+        return self._backlog.missing
 
     def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
         log = self.context.log
@@ -82,7 +85,7 @@ class ExporterUnit(ThreadUnit):
             for shard, numbers in enumerate(shards):
                 folder = log.layout.data(name, shard)
                 for number in numbers:
-                    item = self._slice(name, shard, number)
+                    item = self._backlog.slice(name, shard, number)
                     batches += read_slice(folder, item, range(KEY_GROUPS))
         rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
         with self._delivery.prepared(record.number, rows) as deliver:
@@ -99,19 +102,6 @@ class ExporterUnit(ThreadUnit):
         log, name = self.context.log, self.context.name
         log.check_current(name, self.context.generation)
         return log.range(name, number + 1) is None
-
-    def _from(self, boundary: str, shard: int, first: int) -> list[SliceRecord]:
-        known = [item for item in self._unread.get((boundary, shard), []) if item.number >= first]
-        follow = known[-1].number + 1 if known else first
-        known += self.context.log.slices_from(boundary, shard, follow)
-        self._unread[boundary, shard] = known
-        return known
-
-    def _slice(self, boundary: str, shard: int, number: int) -> SliceRecord:
-        for item in self._unread.get((boundary, shard), []):
-            if item.number == number:
-                return item
-        return self.context.log.need_slice(boundary, shard, number)
 
 
 class ParquetDelivery(Delivery):

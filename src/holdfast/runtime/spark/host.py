@@ -26,6 +26,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.store import write_durably
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.watch import NodeWatch, TellingStore
 from holdfast.runtime.spark.check import check_pipeline
 from holdfast.runtime.spark.compile import ship_by_value
 from holdfast.runtime.spark.exporters import ExporterUnit, make_delivery
@@ -69,6 +70,7 @@ class SparkUnitHost:
         self._opening = threading.RLock()
         """Apart from `_lock`: a session takes seconds to start, statuses are asked meanwhile."""
         self._starts = threading.Lock()
+        self._watch = NodeWatch()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
         self._root.mkdir(parents=True, exist_ok=True)
         ship_by_value(pipeline)
@@ -126,6 +128,7 @@ class SparkUnitHost:
             unit.stop()
         for unit in units:
             unit.join(STOP_TIMEOUT_S)
+        self._watch.close()
         if self._owns_session and self._spark is not None:
             with contextlib.suppress(Exception):  # the JVM may be gone already
                 self._spark.stop()
@@ -177,7 +180,8 @@ class SparkUnitHost:
         self, unit: UnitId, generation: int, clone_from: int | None
     ) -> SparkUnit | ThreadUnit:
         segment = self._deployment.segment(unit.segment)
-        log = SliceLog(self._root)
+        self._watch.start()
+        log = SliceLog(self._root, TellingStore(self._root, self._watch.told))
         context = UnitContext(
             unit=unit,
             generation=generation,
@@ -186,6 +190,7 @@ class SparkUnitHost:
             log=log,
             trimmer=Trimmer(log=log, deployment=self._deployment, keep_input=self._keep_input),
             crash=self._crash(),
+            watch=self._watch,
         )
         match segment.kind:
             case "inner":

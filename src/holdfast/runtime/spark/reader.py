@@ -27,19 +27,17 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from holdfast.errors import HoldfastError
 from holdfast.model.keygroups import split_range
 from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
 
 TICK = "_hf_tick"
 ROWS_PER_BATCH = 65_536
 """Small record batches are joined to about this size before Spark gets them."""
-POLL_S = 0.01
-"""How often a waiting task looks for new slices: one look costs a tenth of a millisecond."""
-CHECK_S = 0.25
-"""How often it asks whether a newer generation has taken over."""
 MAX_READERS = 32
 
 
@@ -86,6 +84,8 @@ class ReaderSpec:
     """Batch to, per boundary, the positions of the rows to leave out. Fixed while a query runs, so
     that all tasks of a batch leave out the same rows, whatever skip record is put meanwhile."""
     crash: Crash = field(default_factory=Crash)
+    watch: str = field(default="", repr=False)
+    """Address of the node's watcher; empty: waiting tasks look for themselves."""
 
     @property
     def tasks(self) -> int:
@@ -100,8 +100,8 @@ class LogReader:
         self.spec = spec
         self.log = SliceLog(spec.root)
         self._stop = stop_marker(spec.root, spec.unit, spec.generation)
-        self._unread: dict[tuple[str, int], list[SliceRecord]] = {}
-        """Published slices seen and not yet in a range, so that none is read twice."""
+        self._backlog = Backlog(self.log, {item.boundary: item.shards for item in spec.inputs})
+        self._watch = remote_watch(spec.watch)
         self._ranges: dict[int, RangeRecord] = {}
 
     def read(self, number: int, index: int, part: int) -> Iterator[Any]:
@@ -118,7 +118,7 @@ class LogReader:
         if part >= len(parts):
             return
         slices = [
-            self._slice(item.boundary, shard, at)
+            self._backlog.slice(item.boundary, shard, at)
             for shard, numbers in enumerate(read_range(previous, record)[item.boundary])
             for at in numbers
         ]
@@ -140,7 +140,8 @@ class LogReader:
         A task that is told to stop ends in an orderly way, since an error would cost its Python
         worker. The driver publishes nothing once the marker is there.
         """
-        parent, checked = os.getppid(), 0.0
+        parent, checked, woken = os.getppid(), 0.0, False
+        waited_for: tuple[str, ...] = ()
         while True:
             record = self._range(number) or self._propose(number)
             if record is not None:
@@ -151,14 +152,23 @@ class LogReader:
                 return None
             if os.getppid() != parent:
                 raise StoppedError("the node is gone")
-            if time.monotonic() - checked > CHECK_S:
+            if woken or time.monotonic() - checked > LOOK_S:
                 self.log.check_current(self.spec.unit, self.spec.generation)
                 checked = time.monotonic()
-            time.sleep(POLL_S)
+            paths = self._wanted()
+            if woken and paths == waited_for:
+                time.sleep(POLL_S)  # a hint that led nowhere: not to be taken at once again
+            woken, waited_for = self._watch.wait(paths, LOOK_S), paths
+
+    def _wanted(self) -> tuple[str, ...]:
+        """What a waiting task is to be woken by: input, the order to stop, or its successor."""
+        successor = self.log.claim_path(self.spec.unit, self.spec.generation + 1)
+        return (*self._backlog.missing, str(self._stop), successor)
 
     def _propose(self, number: int) -> RangeRecord | None:
         spec, previous = self.spec, self._need(number - 1)
-        proposed = next_range(previous, self._published(previous), spec.batching, unit=spec.unit)
+        unread = self._backlog.after(previous)
+        proposed = next_range(previous, unread, spec.batching, unit=spec.unit)
         if proposed is None:
             return None
         self.log.check_current(spec.unit, spec.generation)
@@ -166,29 +176,6 @@ class LogReader:
         self._ranges[number] = record
         spec.crash.at("after-range-record", spec.unit, number)
         return record
-
-    def _published(self, previous: RangeRecord | None) -> dict[str, list[list[SliceRecord]]]:
-        found: dict[str, list[list[SliceRecord]]] = {}
-        for item in self.spec.inputs:
-            first = previous.inputs[item.boundary] if previous else (0,) * item.shards
-            found[item.boundary] = [
-                self._from(item.boundary, shard, first[shard]) for shard in range(item.shards)
-            ]
-        return found
-
-    def _from(self, boundary: str, shard: int, first: int) -> list[SliceRecord]:
-        """All published slices from `first` on; only what is new is read."""
-        known = [item for item in self._unread.get((boundary, shard), []) if item.number >= first]
-        follow = known[-1].number + 1 if known else first
-        known += self.log.slices_from(boundary, shard, follow)
-        self._unread[boundary, shard] = known
-        return known
-
-    def _slice(self, boundary: str, shard: int, number: int) -> SliceRecord:
-        for item in self._unread.get((boundary, shard), []):
-            if item.number == number:
-                return item
-        return self.log.need_slice(boundary, shard, number)
 
     def _range(self, number: int) -> RangeRecord | None:
         if number not in self._ranges:

@@ -20,7 +20,7 @@ from holdfast.model.deployment import Boundary
 from holdfast.model.records import RangeRecord, SliceFile, SliceRecord
 from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.log.hashing import key_groups, row_hashes
-from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, epoch_due
+from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, due_tick, epoch_due
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.spark.aside import put_aside
@@ -112,6 +112,10 @@ class SourceUnit(ThreadUnit):
                 generation=self.context.generation,
             )
         )
+
+    def due_s(self) -> float:
+        epochs = due_tick(self.progress.epoch, self._batching) + 1
+        return self._origin + epochs * self.context.deployment.epoch_s - time.time()
 
     def done(self, record: RangeRecord) -> bool:
         shard = self.context.unit.shard

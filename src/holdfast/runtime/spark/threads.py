@@ -19,10 +19,11 @@ from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
+from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
 from holdfast.runtime.spark.life import thread_work
 
-POLL_S = 0.01
-"""How often an idle unit looks for work."""
+SOON_S = 0.001
+"""The shortest wait: a source's time may be due in less than the clock can tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,8 @@ class UnitContext:
     log: SliceLog
     trimmer: Trimmer
     crash: Crash
+    watch: Watch = field(default_factory=NoWatch)
+    """Wakes who waits for records."""
 
     @property
     def name(self) -> str:
@@ -84,6 +87,10 @@ class ThreadUnit(ABC):
         self.context = context
         self.progress = Progress()
         self._stopping = threading.Event()
+        self._wake = threading.Event()
+        """Ends a wait before its time."""
+        self._hinted: tuple[str, ...] | None = None
+        """What the last wait was ended by the appearance of."""
         self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
 
     def start(self) -> None:
@@ -91,6 +98,7 @@ class ThreadUnit(ABC):
 
     def stop(self) -> None:
         self._stopping.set()
+        self._wake.set()
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
@@ -110,6 +118,14 @@ class ThreadUnit(ABC):
     def done(self, record: RangeRecord) -> bool:  # noqa: ARG002 - for subclasses
         """Whether the newest batch on record needs no redo."""
         return False
+
+    def missing(self) -> tuple[str, ...]:
+        """Paths of records without which there is nothing to do; for subclasses."""
+        return ()
+
+    def due_s(self) -> float:
+        """How long there will be nothing to do if no record appears; for subclasses."""
+        return LOOK_S
 
     def _run(self) -> None:
         try:
@@ -134,14 +150,27 @@ class ThreadUnit(ABC):
             if not self.done(record):
                 self._batch(previous, record)
             self.progress.batch, self.progress.epoch = record.number, record.upto
-        while not self._stopping.is_set():
+        while True:
+            self._wake.clear()
+            if self._stopping.is_set():
+                return
             log.check_current(name, self.context.generation)
             following = log.range(name, number + 1) or self._put(record)
             if following is None:
-                self._stopping.wait(POLL_S)
+                self._idle()
                 continue
             self._batch(record, following)
             previous, record, number = record, following, following.number
+
+    def _idle(self) -> None:
+        """Wait for input, for the time, for a successor, or to be stopped."""
+        context = self.context
+        successor = context.log.claim_path(context.name, context.generation + 1)
+        paths = (*self.missing(), successor)
+        if paths == self._hinted:
+            self._wake.wait(POLL_S)  # a hint that led nowhere: not to be taken at once again
+        timeout_s = min(LOOK_S, max(SOON_S, self.due_s()))
+        self._hinted = paths if context.watch.wait(paths, timeout_s, self._wake) else None
 
     def _put(self, record: RangeRecord | None) -> RangeRecord | None:
         proposed = self.propose(record)

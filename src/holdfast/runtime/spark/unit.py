@@ -207,6 +207,7 @@ class SparkUnit:
             partitions=self._partitions,
             skips={number: skip.rows for number, skip in self._skips.items()},
             crash=context.crash,
+            watch=context.watch.address,
         )
         frames = read_frames(session, self._spec)
         frame = self._writing(build(self._pipeline, context.deployment, segment, frames))
