@@ -108,8 +108,10 @@ class LocalRun:
         self.require_free()
         write_spec(self.run_dir, self.spec)
         self._list.clear()
-        # What a launcher that was itself killed could not remove.
-        shutil.rmtree(self.run_dir / "scratch", ignore_errors=True)
+        # What a launcher that was itself killed could not remove; `warm` is where older versions
+        # had their rehearsals.
+        for name in ("scratch", "warm"):
+            shutil.rmtree(self.run_dir / name, ignore_errors=True)
         self._started = True
         self.launcher.start()
 
