@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -118,7 +119,9 @@ def test_what_a_record_will_name_is_synced(tmp_path, monkeypatch):
     for name in ("0", "1", "9.compact", "10"):
         (log / name).touch()
     synced = []
-    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+    )
     sync_plan(folder, 2)
     assert {str(folder / "offsets" / "2"), str(log / "10"), str(log), str(folder)} <= set(synced)
     assert str(folder / "offsets") in synced

@@ -202,9 +202,7 @@ class Generation:
         elif step == "finish":
             self.world.put_slice(newest.number, ())
         elif step == "publish":
-            self.world.put_slice(
-                newest.number, tuple(range(int(read.start or 0), int(read.end)))
-            )
+            self.world.put_slice(newest.number, tuple(range(int(read.start or 0), int(read.end))))
         return step
 
 
