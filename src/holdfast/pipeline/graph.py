@@ -26,7 +26,7 @@ from holdfast.model import topology as model
 from holdfast.model.deployment import KEY_GROUPS
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import Operator
-from holdfast.pipeline.sources import Rate
+from holdfast.pipeline.sources import Rate, SparkSource
 
 Reason = Literal["source", "consumers", "exchange", "nondeterministic", "state"]
 
@@ -123,6 +123,14 @@ def _asked_shards(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, in
                 hint="give it a key, or shard the operator before it",
             )
         asked[name] = number
+    for operator in pipeline.sources:
+        if isinstance(operator.source, SparkSource) and asked[operator.name] > 1:
+            raise BadInputError(
+                f"{asked[operator.name]} shards of a SparkSource would each read all of its rows",
+                where=operator.name,
+                hint="leave its parallelism at 1: Spark reads its partitions in parallel; or write "
+                "one source per part and unite them",
+            )
     return asked
 
 

@@ -7,7 +7,7 @@ from tests.unit.pipeline.pipelines import both, pipelines, same
 
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Boundary, Deployment
-from holdfast.pipeline import Console, Parquet, Pipeline, Rate, deploy
+from holdfast.pipeline import Console, Parquet, Pipeline, Rate, SparkSource, deploy
 from holdfast.pipeline.graph import layout
 
 pytestmark = pytest.mark.unit
@@ -261,3 +261,16 @@ def test_the_topology_requires_exactly_the_forced_boundaries_that_are_read(p):
     assert required == forced & inner
     ends = {segment.name for segment in deploy(p).segments if segment.kind != "exporter"}
     assert required <= ends
+
+
+@pytest.mark.parametrize("asked", ["parallelism", "shards"])
+def test_a_spark_source_in_several_shards_is_refused(asked):
+    """Each of them would read every row; one line says what to do instead."""
+    made = Pipeline("native", epoch="1s")
+    source = SparkSource(format="kafka", schema="value binary")
+    stream = made.source("in", source, parallelism=2 if asked == "parallelism" else 1)
+    made.sink("out", stream, Parquet("out"))
+    with pytest.raises(BadInputError, match="would each read all of its rows") as found:
+        deploy(made, shards={"in": 2} if asked == "shards" else None)
+    assert found.value.where == "in"
+    assert "\n" not in str(found.value)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from holdfast.control.shell.rundir import RunSpec
+from holdfast.control.shell.rundir import RunSpec, scratch_path
 from holdfast.errors import BadInputError
 from holdfast.runtime.host import UnitHost
 
@@ -26,8 +26,13 @@ def create_spark(run_dir: Path, node: str, spec: RunSpec) -> UnitHost:
     from holdfast.pipeline import load_pipeline  # noqa: PLC0415
     from holdfast.runtime.spark.host import SparkUnitHost  # noqa: PLC0415
 
-    del node
-    return SparkUnitHost(spec.deployment, load_pipeline(spec.app), run_dir, **dict(spec.options))
+    return SparkUnitHost(
+        spec.deployment,
+        load_pipeline(spec.app),
+        run_dir,
+        scratch=scratch_path(run_dir, node),
+        **dict(spec.options),
+    )
 
 
 def find_host(name: str) -> HostFactory:

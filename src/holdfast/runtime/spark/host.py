@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import threading
 import traceback
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from holdfast.runtime.spark.native import NativeSourceUnit
 from holdfast.runtime.spark.read_files import file_reader
 from holdfast.runtime.spark.rehearse import rehearse
 from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.slots import require_slots, task_slots
 from holdfast.runtime.spark.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
 from holdfast.runtime.spark.unit import SparkUnit
@@ -56,6 +58,7 @@ class SparkUnitHost:
         keep_input: bool = False,
         partitions: int = 1,
         spark: SparkSession | None = None,
+        scratch: Path | None = None,
     ) -> None:
         self._deployment = deployment
         self._pipeline = pipeline
@@ -64,6 +67,8 @@ class SparkUnitHost:
         self._keep_input = keep_input
         self._partitions = partitions
         self._spark = spark
+        self._scratch = scratch or self._root / "scratch" / f"host-{os.getpid()}"
+        """For what is rehearsed; removed with the node, also after a kill, by its launcher."""
         self._owns_session = spark is None
         self._schemas: Mapping[str, StructType] | None = None
         self._lock = threading.RLock()
@@ -103,22 +108,25 @@ class SparkUnitHost:
 
     def warm(self) -> None:
         self.open()
-        folder, log = self._root / "warm", SliceLog(self._root)
+        folder, log = self._scratch / "warm", SliceLog(self._root)
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
-        done = [
-            rehearse(
-                segment,
-                self._deployment,
-                log,
-                folder,
-                lambda context: self._spark_unit(context, clone_from=None),
-            )
-            for segment in inner
-        ]
-        if not any(done):
-            # Nothing is published yet, so no row has gone anywhere: then made-up ones must do.
-            stateful = any(segment.stateful for segment in inner)
-            warm_up(self.session(), folder, stateful=stateful)
+        try:
+            done = [
+                rehearse(
+                    segment,
+                    self._deployment,
+                    log,
+                    folder,
+                    lambda context: self._spark_unit(context, clone_from=None),
+                )
+                for segment in inner
+            ]
+            if not any(done):
+                # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
+                stateful = any(segment.stateful for segment in inner)
+                warm_up(self.session(), folder, stateful=stateful)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def close(self) -> None:
         with self._lock:
@@ -137,7 +145,14 @@ class SparkUnitHost:
         """The node's session, started on first use."""
         with self._opening:
             if self._spark is None:
-                self._spark = start_session(self._deployment.pipeline, memory_mb=self._memory_mb)
+                self._spark = start_session(
+                    self._deployment.pipeline,
+                    memory_mb=self._memory_mb,
+                    slots=task_slots(self._deployment, self._partitions),
+                )
+            # Also for a session that was there already.
+            master = self._spark.sparkContext.master
+            require_slots(master, self._deployment, self._partitions)
             return self._spark
 
     def schemas(self) -> Mapping[str, StructType]:

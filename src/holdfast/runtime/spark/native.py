@@ -2,36 +2,41 @@
 
 Spark plans what a batch reads, so the record follows it: before a batch is published, a range
 record says which of Spark's end offsets got which epoch. Whoever finds that record again compares
-offsets, never times. While the source is idle, empty slices are published so that nothing
-downstream waits for it.
+offsets, never times. While Spark has nothing to give, also before its first row, empty slices are
+published so that nothing downstream waits for it. What is done next is decided in `positions`.
 
-The record is on disk for good, Spark's checkpoint may not be: it is not synced, and a clone may be
-of an older generation. So before a query starts, its checkpoint is held against the newest record
-(`align`): if Spark does not know the recorded end, it is told, and reads exactly that range.
+The record is on disk for good, Spark's checkpoint may be of an older generation. So before a query
+starts, its checkpoint is held against the newest record (`align`): if Spark does not know the
+recorded end, it is told, and reads exactly that range.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, cast
 
 from pyspark.errors import (
     AnalysisException,
-    StreamingQueryException,
+    IllegalArgumentException,
     UnsupportedOperationException,
 )
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from holdfast.errors import CheckFailedError
+from holdfast.errors import CheckFailedError, HoldfastError
 from holdfast.model.records import RangeRecord
 from holdfast.pipeline import SparkSource
-from holdfast.runtime.log.protocol import Batching, epoch_due, roundest
-from holdfast.runtime.log.slicelog import SupersededError
-from holdfast.runtime.spark.align import align
+from holdfast.runtime.host import UnitStatus
+from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.runtime.spark.align import align, sync_plan
 from holdfast.runtime.spark.checkpoint import source_offset
+from holdfast.runtime.spark.positions import Position, Read, next_record, next_step, stamp
 from holdfast.runtime.spark.session import unit_session
 from holdfast.runtime.spark.sources import (
     epoch_tick,
@@ -41,51 +46,88 @@ from holdfast.runtime.spark.sources import (
 from holdfast.runtime.spark.unit import BatchFailedError, SparkUnit
 
 IDLE_POLL_S = 0.05
+CHECK_S = 0.25
+"""How often a source that waits for Spark asks whether a newer generation has taken over."""
+
+
+class ReplannedError(HoldfastError):
+    """Another generation has recorded another end for the batch that Spark runs."""
 
 
 class NativeSourceUnit(SparkUnit):
     """A query that only copies a source into the log."""
 
-    def _run_query(self) -> None:
-        source = self._pipeline.operator(self.context.segment.name).source
-        if not isinstance(source, SparkSource):
-            raise TypeError("only a SparkSource is read natively")
+    def status(self) -> UnitStatus:
+        return self.progress.status(self.context.unit, self.context.generation)
+
+    def _prepare(self) -> None:
+        super()._prepare()
         self._turn = threading.Lock()
         """Held by whoever decides and publishes a batch: Spark's thread or the idle clock."""
         self._origin = self.context.log.put_origin(time.time())
+        self._batching = Batching(
+            batch_epochs=self.context.segment.batch_epochs,
+            one_epoch_per_batch=self.context.segment.one_epoch_per_batch,
+        )
+        self._newest: RangeRecord | None = None
+        self._published = -1
+        """Number of the newest batch known to be published on all boundaries."""
+        self._watermark: tuple[int, int | None] = (-1, None)
+        """Number of the last batch published here, and the watermark it left behind."""
+
+    def _run_query(self) -> None:
+        while not self._stopping.is_set():
+            self._align()
+            try:
+                self._stream()
+            except ReplannedError:
+                continue
+
+    def _align(self) -> None:
+        """Make Spark go on where the records end."""
+        context, newest = self.context, self._look()
+        known = Position.after(newest)
+        aligned = align(
+            self._checkpoint(context.generation),
+            unit=context.name,
+            end=known.offset,
+            start=known.start,
+        )
+        if aligned == "past" and next_step(newest, published=self._is_published(), read=None) == (
+            "wait"
+        ):
+            raise CheckFailedError(
+                f"{context.name}: Spark is done with batch {known.batch}, whose slice is missing; "
+                f"put it back, or start again with --reset {context.segment.name}"
+            )
+
+    def _stream(self) -> None:
+        source = self._pipeline.operator(self.context.segment.name).source
+        if not isinstance(source, SparkSource):
+            raise TypeError("only a SparkSource is read natively")
+        self._failure = None
         session = unit_session(self._spark, snapshot_batches=1)
         frame = _load(session, source)
         interval = self.context.deployment.epoch_s * self.context.segment.batch_epochs
         with self._starts:
-            self._query = (
+            query = self._query = (
                 frame.writeStream.foreachBatch(self._batch)
                 .trigger(processingTime=f"{max(1, round(interval * 1000))} milliseconds")
                 .option("checkpointLocation", str(self._checkpoint(self.context.generation)))
                 .start()
             )
         self.progress.state = "running"
-        self._idle_clock()
         try:
-            self._query.awaitTermination()
-        except StreamingQueryException as error:
-            if not self._stopping.is_set():
-                raise self._failure or error from error
+            self._idle_clock(query)
+        finally:
+            # However this ends: a query without its unit would go on for ever.
+            with contextlib.suppress(Exception):  # a batch that does not end in time dies with us
+                query.stop()
+        if not self._stopping.is_set():
+            ended = CheckFailedError(f"{self.context.name}: Spark ended the query by itself")
+            raise self._failure or query.exception() or ended
 
-    def _prepare(self) -> None:
-        super()._prepare()
-        name = self.context.name
-        newest = self._newest()
-        if newest is None:
-            return
-        data = self.context.log.need_range(name, newest.source["data"])
-        if data is not None:
-            before = self.context.log.need_range(name, data.number - 1)
-            self.progress.extra["aligned"] = align(
-                self._checkpoint(self.context.generation),
-                unit=name,
-                end=data.source["offset"],
-                start=before.source["offset"] if before else None,
-            )
+    # Spark's batches
 
     def _batch(self, frame: DataFrame, spark_batch: int) -> None:
         try:
@@ -96,112 +138,148 @@ class NativeSourceUnit(SparkUnit):
             raise BatchFailedError(type(self._failure).__name__)
 
     def _copy(self, frame: DataFrame, spark_batch: int) -> None:
-        context, start = self.context, time.monotonic()
-        offset = source_offset(self._checkpoint(context.generation), spark_batch)
+        """See that the rows of one of Spark's batches are in the log, once."""
+        context, began = self.context, time.monotonic()
+        checkpoint = self._checkpoint(context.generation)
+        read = Read(
+            start=source_offset(checkpoint, spark_batch - 1) if spark_batch > 0 else None,
+            end=source_offset(checkpoint, spark_batch),
+        )
+        sync_plan(checkpoint, spark_batch)
         rows = frame.toArrow()
         with self._turn:
-            newest = self._newest()
-            if newest is not None and newest.source["offset"] == offset:
-                record = context.log.need_range(context.name, newest.source["data"])
-            else:
-                self._check_start(newest, spark_batch)
-                record = self._decide(newest, offset)
-            if record is None or self._published(record):
-                return
-            if record.source["offset"] != offset:
-                # Another generation was faster: the next one starts from what it recorded.
-                raise SupersededError(
-                    f"{context.name}: batch {record.number} was recorded up to offset "
-                    f"{record.source['offset']} by generation {record.generation}, "
-                    f"this one has read up to {offset}"
-                )
-            self._publish(record, rows)
-        self.progress.batch_ms = 1000 * (time.monotonic() - start)
-        context.crash.at("before-commit", context.name, record.number)
+            while (step := self._step(read, rows)) != "done":
+                if step == "replan":
+                    raise ReplannedError(f"{context.name}: recorded {self._newest}, read {read}")
+                if step == "lost":
+                    raise CheckFailedError(
+                        f"{context.name}: recorded up to offset "
+                        f"{Position.after(self._newest).offset}, but Spark goes on from "
+                        f"{read.start}"
+                    )
+            number = Position.after(self._newest).batch
+        self.progress.batch_ms = 1000 * (time.monotonic() - began)
+        context.crash.at("before-commit", context.name, number)
+
+    def _step(self, read: Read | None, rows: Any) -> str:
+        """One step, done if it is a deed; to be called with the turn."""
+        newest = self._look()
+        step = next_step(newest, published=self._is_published(), read=read)
+        if step in ("replan", "lost"):
+            # A generation that was left behind finds records that it cannot understand.
+            self.context.log.check_current(self.context.name, self.context.generation)
+        if step == "put":
+            self._put(newest, read)
+        elif step == "finish" and newest is not None:
+            self._publish(newest, self._empty)
+        elif step == "publish" and newest is not None:
+            self._publish(newest, rows)
+        return step
 
     def _culprit(self, error: BaseException) -> str | None:
         return super()._culprit(error) or self.context.segment.name
 
-    def _check_start(self, newest: RangeRecord | None, spark_batch: int) -> None:
-        """What Spark reads now must begin where the records end, or rows would come twice."""
-        recorded = newest.source["offset"] if newest else None
-        folder = self._checkpoint(self.context.generation)
-        start = source_offset(folder, spark_batch - 1) if spark_batch > 0 else None
-        if start != recorded:
-            raise CheckFailedError(
-                f"{self.context.name}: recorded up to offset {recorded}, "
-                f"but Spark goes on from {start}"
-            )
-
-    def _decide(self, newest: RangeRecord | None, offset: str) -> RangeRecord:
-        """Stamp what Spark is about to give us with an epoch."""
+    def _put(self, newest: RangeRecord | None, read: Read | None) -> None:
+        """Record the next batch; if another generation was faster, its record counts."""
         context = self.context
         context.log.check_current(context.name, context.generation)
         last = newest.upto if newest else -1
-        number = newest.number + 1 if newest else 0
-        known = newest.source if newest else {"offset": None, "data": -1}
-        data = number if known["offset"] != offset else known["data"]
-        record = context.log.put_range(
-            RangeRecord(
+        self._newest = context.log.put_range(
+            next_record(
+                newest,
+                read,
                 unit=context.name,
-                number=number,
-                after=last,
-                upto=roundest(last + 2, max(last + 2, self._tick() + 1)) - 1,
-                source={"offset": offset, "data": data},
                 generation=context.generation,
+                upto=stamp(last, self._tick(), self._batching),
+                watermark_us=self._watermark_after(newest),
             )
         )
-        context.crash.at("after-range-record", context.name, number)
-        return record
+        context.crash.at("after-range-record", context.name, self._newest.number)
 
     def _publish(self, record: RangeRecord, rows: Any) -> None:
-        context, watermark = self.context, None
-        if record.number > 0:
-            boundary, shard = context.segment.outputs[0].name, context.unit.shard
-            watermark = context.log.need_slice(boundary, shard, record.number - 1).watermark_us
+        watermark = Position.after(record).watermark_us
         kept, late, watermark = split_late(rows, self._pipeline.event_time, watermark)
-        publish_rows(context, record, kept, late, watermark)
+        publish_rows(self.context, record, kept, late, watermark)
+        self._published = record.number
+        self._watermark = (record.number, watermark)
         self.progress.batch, self.progress.epoch = record.number, record.upto
         self.progress.rows_in += rows.num_rows
         self.progress.rows_out += kept.num_rows
         self._trim(record.number)
 
-    def _idle_clock(self) -> None:
-        """Publish empty slices while Spark has nothing to give."""
-        batching = Batching(batch_epochs=self.context.segment.batch_epochs)
-        empty = None
-        while self._query is not None and self._query.isActive and not self._stopping.is_set():
-            self._stopping.wait(IDLE_POLL_S)
-            if not self._turn.acquire(blocking=False):
-                continue
-            try:
-                newest = self._newest()
-                if newest is None or not self._published(newest):
-                    continue  # Spark's first batch, or the redo of its last, comes first
-                if epoch_due(newest.upto, self._tick(), batching) is None:
-                    continue
-                if empty is None:
-                    empty = self._empty()
-                self._publish(self._decide(newest, newest.source["offset"]), empty)
-            finally:
-                self._turn.release()
+    # Nothing to read
 
+    def _idle_clock(self, query: StreamingQuery) -> None:
+        """Publish empty slices while Spark has nothing to give."""
+        checked = time.monotonic()
+        while query.isActive and not self._stopping.is_set():
+            worked = False
+            if self._turn.acquire(blocking=False):
+                try:
+                    worked = self._idle()
+                finally:
+                    self._turn.release()
+            if worked:
+                continue  # after a pause there may be many epochs, each in a batch of its own
+            if time.monotonic() - checked > CHECK_S:
+                self.context.log.check_current(self.context.name, self.context.generation)
+                checked = time.monotonic()
+            self._stopping.wait(IDLE_POLL_S)
+
+    def _idle(self) -> bool:
+        """Finish an empty batch, or begin one if it is due; whether there was anything to do."""
+        newest = self._look()
+        last, tick = newest.upto if newest else -1, self._tick()
+        due = epoch_due(last, tick, self._batching) is not None
+        unpublished = newest is not None and not self._is_published()
+        self.progress.waiting = max(1, tick - last) if due or unpublished else 0
+        if not due and not unpublished:
+            return False
+        step = self._step(None, None)
+        if step == "finish":
+            self.context.crash.at("before-commit", self.context.name, self._published)
+        return step != "wait"
+
+    @cached_property
     def _empty(self) -> Any:
         from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - idle sources only
 
         schema = self._schemas[self.context.segment.name]
         return to_arrow_schema(schema, timezone="UTC").empty_table()
 
-    def _published(self, record: RangeRecord) -> bool:
-        return all(
-            self.context.log.slice(boundary.name, self.context.unit.shard, record.number)
-            for boundary in self.context.segment.outputs
-        )
+    # The records
 
-    def _newest(self) -> RangeRecord | None:
-        name = self.context.name
-        self._seen = self.context.log.newest_range(name, getattr(self, "_seen", -1))
-        return self.context.log.need_range(name, self._seen)
+    def _look(self) -> RangeRecord | None:
+        """The newest record; costs one look at a name while there is no newer one."""
+        log, name = self.context.log, self.context.name
+        known = self._newest.number if self._newest else -1
+        number = log.newest_range(name, known)
+        if number != known:
+            self._newest = log.need_range(name, number)
+        return self._newest
+
+    def _is_published(self) -> bool:
+        """Whether the newest batch is there on all boundaries."""
+        record, context = self._newest, self.context
+        if record is not None and self._published != record.number:
+            found = [
+                context.log.slice(boundary.name, context.unit.shard, record.number)
+                for boundary in context.segment.outputs
+            ]
+            if all(found):
+                self._published = record.number
+                self.progress.batch, self.progress.epoch = record.number, record.upto
+        return record is not None and self._published == record.number
+
+    def _watermark_after(self, record: RangeRecord | None) -> int | None:
+        """What a published batch has left behind."""
+        if record is None:
+            return None
+        if self._watermark[0] != record.number:
+            boundary, shard = self.context.segment.outputs[0].name, self.context.unit.shard
+            found = self.context.log.need_slice(boundary, shard, record.number)
+            self._watermark = (record.number, found.watermark_us)
+        return self._watermark[1]
 
     def _waiting(self) -> int:
         """Epochs that are due; before Spark's first batch there may be nothing to give at all."""
@@ -217,11 +295,17 @@ class NativeSourceUnit(SparkUnit):
 
 def _load(session: SparkSession, source: SparkSource) -> DataFrame:
     """The source's rows in the columns its description promises."""
-    reader = session.readStream.format(source.format).options(**source.options)
     wanted = cast("StructType", StructType.fromDDL(source.schema))
-    try:
-        frame = reader.schema(source.schema).load()
-    except (AnalysisException, UnsupportedOperationException):
-        # A source with a schema of its own, like Kafka, refuses to be given one.
-        frame = session.readStream.format(source.format).options(**source.options).load()
+    frame = read_stream(session, source.format, source.options, source.schema)
     return frame.select(*[F.col(f"`{field.name}`").cast(field.dataType) for field in wanted])
+
+
+def read_stream(
+    session: SparkSession, kind: str, options: Mapping[str, str], schema: str
+) -> DataFrame:
+    """What Spark makes of a source, with the schema given or with one of its own."""
+    try:
+        return session.readStream.format(kind).options(**options).schema(schema).load()
+    except (AnalysisException, IllegalArgumentException, UnsupportedOperationException):
+        # A source with a schema of its own, like Kafka, refuses to be given one, each in its way.
+        return session.readStream.format(kind).options(**options).load()

@@ -3,8 +3,11 @@
 Most of what a takeover waits for is done only once per process: Spark analyses the segment's
 functions, compiles the code of its stages, starts Python workers and lets them import the user's
 modules. So a spare runs every segment, as the very unit it may have to be, for a few batches in a
-scratch directory that is removed afterwards. It reads copies of the newest slices where there are
-any, else empty ones; what it publishes nobody reads.
+directory that is removed afterwards. It reads links to the newest slices where there are any, else
+empty ones; what it publishes nobody reads.
+
+Links keep files on disk after they were trimmed. So the directory lies in the node's own scratch
+directory, which its launcher removes when the node has ended, however it ended.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import holdfast
 from holdfast.runtime.log.protocol import RETAIN_BATCHES
 from holdfast.runtime.spark.java import archive_options, find_java_home
+from holdfast.runtime.spark.slots import MIN_SLOTS
 
 _STREAMING = "spark.sql.streaming"
 
@@ -51,6 +52,8 @@ SETTINGS: Mapping[str, str] = {
     # in as many tasks at once, each with a sliver of the memory.
     "spark.default.parallelism": "2",
     "spark.sql.leafNodeDefaultParallelism": "2",
+    # Spark would start a thread for messages per slot at once: 4,096 slots, 130 MB.
+    "spark.rpc.netty.dispatcher.numThreads": "8",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -82,9 +85,6 @@ JVM_OPTIONS = (
     "-Darrow.enable_null_check_for_get=false",
 )
 
-TASK_SLOTS = 64
-"""Tasks that wait for input hold a slot, so there must be more slots than cores."""
-
 
 def start_session(
     name: str,
@@ -92,8 +92,12 @@ def start_session(
     memory_mb: int = 512,
     scratch: Path | None = None,
     settings: Mapping[str, str] | None = None,
+    slots: int = MIN_SLOTS,
 ) -> SparkSession:
-    """The session of this process, started if need be."""
+    """The session of this process, started if need be.
+
+    Tasks that wait for input hold a slot, so there must be more `slots` than cores: see `slots`.
+    """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home = find_java_home()
@@ -103,7 +107,7 @@ def start_session(
     options = [*JVM_OPTIONS, *archive_options()]
     builder = (
         SparkSession.builder.appName(name)
-        .master(f"local[{TASK_SLOTS}]")
+        .master(f"local[{slots}]")
         .config("spark.driver.memory", f"{memory_mb}m")
         .config("spark.driver.defaultJavaOptions", " ".join(options))
     )

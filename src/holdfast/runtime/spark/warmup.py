@@ -35,6 +35,13 @@ TIMEOUT_S = 120.0
 def warm_up(spark: SparkSession, folder: Path, *, stateful: bool = True) -> None:
     """Run a few batches through the log in a throw-away directory."""
     root = folder / uuid.uuid4().hex
+    try:
+        _run(spark, root, stateful=stateful)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
     log = SliceLog(root)
     log.claim("warm#0", 0)
     for number in range(BATCHES):
@@ -78,7 +85,6 @@ def warm_up(spark: SparkSession, folder: Path, *, stateful: bool = True) -> None
     finally:
         stop_marker(root, spec.unit, spec.generation).touch()
         query.stop()
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def _publish(log: SliceLog, number: int) -> None:

@@ -255,16 +255,6 @@ def test_a_backlog_can_go_back():
     assert backlog.slice("b", 1, 2).number == 2
 
 
-@given(st.integers(0, 70), st.integers(0, 70))
-def test_the_newest_slice_is_found_in_few_looks(there, start):
-    """Finding it takes looks in the logarithm of the distance."""
-    store, log = published(there, shards=1)
-    start = min(start, there)
-    store.looks = 0
-    assert log.newest_slice("b", 0, start) == there - 1
-    assert store.looks <= 2 * (there - start + 1).bit_length() + 1
-
-
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=12), st.data())
 def test_units_meet_also_where_the_look_ahead_ends(lags, data):
     """However far they fall behind, two shards share every end at a multiple of the look-ahead."""

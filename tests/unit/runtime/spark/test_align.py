@@ -1,11 +1,13 @@
 """A cloned checkpoint is made to agree with the records, or refused; never guessed at."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from holdfast.errors import CheckFailedError
-from holdfast.runtime.spark.align import align
+from holdfast.runtime.spark.align import align, sync_plan
 
 pytestmark = pytest.mark.unit
 
@@ -36,13 +38,30 @@ def offsets(folder):
     }
 
 
-@pytest.mark.parametrize(("planned", "committed"), [(3, 3), (3, 2), (4, 3)])
-def test_a_checkpoint_that_knows_is_left_alone(tmp_path, planned, committed):
+@pytest.mark.parametrize(
+    ("planned", "committed", "found"), [(3, 3, "past"), (3, 2, "known"), (4, 3, "past")]
+)
+def test_a_checkpoint_that_knows_is_left_alone(tmp_path, planned, committed, found):
     """Committed, planned, or with one more batch planned that nobody recorded."""
     folder = checkpoint(tmp_path, planned=planned, committed=committed)
     before = offsets(folder)
-    assert align(folder, unit="in#0", end=offset(30), start=offset(20)) == "known"
+    assert align(folder, unit="in#0", end=offset(30), start=offset(20)) == found
     assert offsets(folder) == before
+
+
+@pytest.mark.parametrize(("planned", "found"), [(0, "past"), (1, "past")])
+def test_nothing_read_yet_is_the_beginning(tmp_path, planned, found):
+    """A source that only ticked: Spark may have planned its first batch, and not committed it."""
+    folder = checkpoint(tmp_path, planned=planned, committed=0)
+    assert align(folder, unit="in#0", end=None, start=None) == found
+    assert len(offsets(folder)) == planned
+
+
+def test_lost_commits_are_no_harm(tmp_path):
+    """What Spark had planned next shows that the batch before was committed."""
+    folder = checkpoint(tmp_path, planned=5, committed=2)
+    assert align(folder, unit="in#0", end=offset(50), start=offset(40)) == "known"
+    assert align(folder, unit="in#0", end=offset(40), start=offset(30)) == "past"
 
 
 def test_a_lost_plan_is_told_again(tmp_path):
@@ -61,12 +80,60 @@ def test_another_plan_is_replaced(tmp_path):
     assert not (folder / "offsets" / ".2.crc").exists()
 
 
+def test_an_uncommitted_batch_before_the_recorded_one_is_done(tmp_path):
+    """A record that begins where it ended shows that its rows were published."""
+    folder = checkpoint(tmp_path, planned=2, committed=1)
+    assert align(folder, unit="in#0", end=offset(29), start=offset(20)) == "planned"
+    assert offsets(folder) == {0: offset(10), 1: offset(20), 2: offset(29)}
+
+
 def test_a_torn_plan_is_replaced(tmp_path):
     """As after a power cut, which leaves empty files."""
     folder = checkpoint(tmp_path, planned=3, committed=2)
     (folder / "offsets" / "2").write_text("")
     assert align(folder, unit="in#0", end=offset(30), start=offset(20)) == "planned"
     assert offsets(folder)[2] == offset(30)
+
+
+def test_a_torn_commit_is_removed(tmp_path):
+    """Spark would fail on it; without it, it runs the batch again."""
+    folder = checkpoint(tmp_path, planned=3, committed=3)
+    (folder / "commits" / "2").write_text("")
+    assert align(folder, unit="in#0", end=offset(30), start=offset(20)) == "known"
+    assert not (folder / "commits" / "2").exists()
+
+
+def test_a_plan_beyond_a_torn_one_is_removed(tmp_path):
+    """Planned after what was recorded, and torn: Spark plans it again."""
+    folder = checkpoint(tmp_path, planned=4, committed=3)
+    (folder / "offsets" / "3").write_text("v1")
+    assert align(folder, unit="in#0", end=offset(30), start=offset(20)) == "past"
+    assert len(offsets(folder)) == 3
+
+
+def test_what_a_record_will_name_is_synced(tmp_path, monkeypatch):
+    """The offset and the newest entry of the source's own log, with their folders."""
+    folder = checkpoint(tmp_path / "units" / "000001", planned=3, committed=2)
+    log = folder / "sources" / "0"
+    log.mkdir(parents=True)
+    for name in ("0", "1", "9.compact", "10"):
+        (log / name).touch()
+    synced = []
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+    )
+    sync_plan(folder, 2)
+    assert {str(folder / "offsets" / "2"), str(log / "10"), str(log), str(folder)} <= set(synced)
+    assert str(folder / "offsets") in synced
+
+
+def test_a_checkpoint_ahead_of_the_records_is_refused(tmp_path):
+    """Rows that Spark has committed and nobody recorded would be missing."""
+    folder = checkpoint(tmp_path, planned=3, committed=3)
+    with pytest.raises(CheckFailedError, match=r"--reset in$"):
+        align(folder, unit="in#0", end=offset(20), start=offset(10))
+    with pytest.raises(CheckFailedError, match="nothing was recorded yet"):
+        align(folder, unit="in#0", end=None, start=None)
 
 
 def test_the_first_batch_can_be_told(tmp_path):

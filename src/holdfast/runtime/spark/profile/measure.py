@@ -17,11 +17,12 @@ from holdfast.pipeline import Pipeline
 from holdfast.runtime.profile.cache import known_machine
 from holdfast.runtime.profile.observe import ShardState, operator_statistics
 from holdfast.runtime.profile.sizing import Sizing
-from holdfast.runtime.spark.profile.collect import SETTINGS, Collected, collect
+from holdfast.runtime.spark.profile.collect import SETTINGS, Collected, collect, cut_everywhere
 from holdfast.runtime.spark.profile.fixed import FixedCosts, Rounds
 from holdfast.runtime.spark.profile.machine import measure_machine
 from holdfast.runtime.spark.profile.operators import operator_cost, row_sizes, without_state
 from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.slots import task_slots
 
 Say = Callable[[str], None]
 
@@ -46,7 +47,11 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
     """The whole profile but for recoveries, which need processes to kill."""
     say("starting Spark")
     spark = start_session(
-        "profile", memory_mb=MEMORY_MB, scratch=work.folder / "spark", settings=SETTINGS
+        "profile",
+        memory_mb=MEMORY_MB,
+        scratch=work.folder / "spark",
+        settings=SETTINGS,
+        slots=task_slots(cut_everywhere(work.pipeline)),
     )
     collected = collect(
         work.pipeline, spark=spark, folder=work.folder / "run", seconds=work.seconds, say=say

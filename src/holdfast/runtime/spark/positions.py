@@ -1,0 +1,125 @@
+"""What a native source does next: pure decisions over the newest range record.
+
+Problem: two parties make batches of one sequence, Spark's thread (which has read rows up to some
+offset) and the idle clock (which has none), in several generations, each of which may die or be
+suspended between any two steps. Every offset must get exactly one batch, and no batch may be left
+without its slice.
+
+A range record is put only when the batch before is published. So at most the newest batch is
+unpublished, and its record says all that a takeover needs: where Spark stands, where its last
+batch began, and the watermark that decides lateness. Nothing older is ever looked up, so trimming
+cannot hurt. An unpublished batch without rows is finished by whoever finds it; one with rows by the
+generation whose Spark has read the same range again, which `align` sees to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from holdfast.model.records import Json, RangeRecord
+from holdfast.runtime.log.protocol import Batching, epoch_due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a native source stands after a batch: the `source` of its range record."""
+
+    offset: str | None = None
+    """Spark's end offset as it logs it; None: nothing was read yet."""
+    start: str | None = None
+    """Where Spark's last batch began; None: at the source's beginning."""
+    batch: int = -1
+    """Our number of that batch, -1 for none; smaller than the record's: this one has no rows."""
+    watermark_us: int | None = None
+    """The watermark before this batch; rows older than it are late."""
+
+    @classmethod
+    def after(cls, record: RangeRecord | None) -> Position:
+        """The position on record."""
+        return cls(**record.source) if record is not None else cls()
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What Spark has read: the rows between two of its offsets."""
+
+    start: str | None
+    end: str
+
+
+Step = Literal["finish", "wait", "publish", "done", "put", "replan", "lost"]
+"""What to do about the newest record:
+
+- finish: publish its empty slice, then look again;
+- wait: Spark has to read its rows again, which is not the idle clock's matter;
+- publish: its rows are those in hand;
+- done: the rows in hand were published;
+- put: record the next batch, then look again;
+- replan: another generation recorded another end from the same start, so that is what Spark must
+  be told to read;
+- lost: Spark does not go on where the records end.
+"""
+
+
+def next_step(newest: RangeRecord | None, *, published: bool, read: Read | None) -> Step:
+    """The next step of whoever has its turn; `read` is None for the idle clock."""
+    known = Position.after(newest)
+    waits = newest is not None and not published
+    if newest is not None and waits and known.batch < newest.number:
+        return "finish"
+    if read is None:
+        return "wait" if waits else "put"
+    if waits and (read.start, read.end) == (known.start, known.offset):
+        return "publish"
+    if read.end == known.offset and not waits:
+        return "done"
+    if read.end == known.start:
+        return "done"  # the batch before, which was published, or this one would not be on record
+    if read.start == known.offset and not waits:
+        return "put"
+    return "replan" if newest is not None and read.start == known.start else "lost"
+
+
+def next_record(
+    newest: RangeRecord | None,
+    read: Read | None,
+    *,
+    unit: str,
+    generation: int,
+    upto: int,
+    watermark_us: int | None,
+) -> RangeRecord:
+    """The record after the newest one: of the rows in hand, or of an empty batch."""
+    number = newest.number + 1 if newest else 0
+    known = Position.after(newest)
+    position = Position(
+        offset=read.end if read else known.offset,
+        start=read.start if read else known.start,
+        batch=number if read else known.batch,
+        watermark_us=watermark_us,
+    )
+    return RangeRecord(
+        unit=unit,
+        number=number,
+        after=newest.upto if newest else -1,
+        upto=upto,
+        source=position.to_json(),
+        generation=generation,
+    )
+
+
+def stamp(last: int, tick: int, batching: Batching) -> int:
+    """The end epoch of a batch whose rows are here: that which is due, else the next to be.
+
+    Rows do not wait for the clock: one interval ahead of it is the most they get, as Spark is
+    triggered once per interval.
+    """
+    due = epoch_due(last, tick, batching)
+    if due is not None:
+        return due
+    span = batching.batch_epochs
+    return ((last + 1) // span + 1) * span - 1
