@@ -183,7 +183,10 @@ def test_nondeterminism_is_refused_unless_declared(spark, name, kind, function):
 
 def test_chance_in_an_operator_with_state_belongs_into_a_map_before_it(spark):
     """The message says what to do instead of declaring an aggregate nondeterministic."""
-    drawn = grouped(lambda: sf.sum(sf.rand()))
+
+    def drawn(frame):
+        return windowed(frame.where(sf.rand() < 0.5))
+
     (problem,) = check_pipeline(pipeline(lambda s: s.aggregate("op", drawn)), spark).problems
     assert "put it into a map before this one" in str(problem)
 
