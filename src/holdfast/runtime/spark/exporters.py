@@ -12,7 +12,7 @@ import decimal
 import os
 import sqlite3
 import sys
-import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import closing
@@ -27,12 +27,7 @@ from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.log.store import (
-    LEFTOVER_S,
-    remove_temporaries,
-    sync_folder,
-    temporary_name,
-)
+from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
 
 PROGRESS_TABLE = "holdfast_progress"
@@ -103,13 +98,11 @@ class ParquetDelivery(Delivery):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        # What exporters that were killed left; once per start, as the folder may be large.
-        remove_temporaries(folder, time.time() - LEFTOVER_S)
 
     def deliver(self, number: int, rows: Any) -> None:
         if rows.num_rows == 0:
             return
-        temporary = self._folder / temporary_name()
+        temporary = self._folder / f".{uuid.uuid4().hex}.tmp"
         try:
             with temporary.open("wb") as file:
                 pq.write_table(rows, file)
