@@ -40,10 +40,19 @@ def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:
             hint="keep it, or choose another --run-dir",
         )
     fresh = {segment.name for segment in affected(after, reset)}
-    _check_code(before, after, fresh)
-    _check_plan(before, after, fresh)
-    if spec.host == "spark":
-        _check_starts(run_dir, spec, fresh)
+    for refused, back in (
+        (_changed_code(before, after, fresh), "use the same code"),
+        (_changed_plan(before, after, fresh), "use the same plan"),
+    ):
+        if refused is not None:
+            operator, error = refused
+            # What it would be told after a reset, it is told at once.
+            wider = {segment.name for segment in affected(after, [*reset, operator])}
+            gap = _gap(run_dir, spec, wider)
+            raise error if gap is None else _after_reset(error, gap, back)
+    gap = _gap(run_dir, spec, fresh)
+    if gap is not None:
+        raise gap
     return True
 
 
@@ -76,12 +85,14 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
     return [segment.name for segment in chosen]
 
 
-def _check_starts(run_dir: Path, spec: RunSpec, fresh: set[str]) -> None:
-    """Refuse what would wait for ever for slices that are trimmed, before anything is started."""
+def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
+    """Why a unit could only wait for ever for slices that are trimmed, if one could."""
     from holdfast.runtime.log.slicelog import SliceLog
     from holdfast.runtime.log.start import find_gap, refusal, thread_start
     from holdfast.runtime.spark.checkpoint import newest_checkpoint, next_batch
 
+    if spec.host != "spark":
+        return None
     log, deployment = SliceLog(run_dir), spec.deployment
     for unit in deployment.units():
         segment = deployment.segment(unit.segment)
@@ -97,10 +108,19 @@ def _check_starts(run_dir: Path, spec: RunSpec, fresh: set[str]) -> None:
         gap = None if first is None else find_gap(log, deployment, unit, first=first, fresh=fresh)
         if gap is not None:
             chosen = fresh if anew else ()
-            raise refusal(log, deployment, gap, checkpointed=checkpointed, chosen=chosen)
+            return refusal(log, deployment, gap, checkpointed=checkpointed, chosen=chosen)
+    return None
 
 
-def _check_code(before: Deployment, after: Deployment, fresh: set[str]) -> None:
+def _after_reset(error: BadInputError, gap: BadInputError, back: str) -> BadInputError:
+    what = f"{error.what}; reset, {gap.where} {gap.what}"
+    return BadInputError(what, where=error.where, hint=f"{back}, or {gap.hint}")
+
+
+def _changed_code(
+    before: Deployment, after: Deployment, fresh: set[str]
+) -> tuple[str, BadInputError] | None:
+    """An operator whose code is not that of the run and which is not reset, and what to say."""
     covered = {
         name for segment in after.segments if segment.name in fresh for name in segment.operators
     }
@@ -109,20 +129,26 @@ def _check_code(before: Deployment, after: Deployment, fresh: set[str]) -> None:
         if name in covered or known == fingerprint:
             continue
         what = "is new" if known is None else "its code or options have changed"
-        raise BadInputError(
+        return name, BadInputError(
             f"{what} since this run began",
             where=name,
             hint=f"--reset {name} drops its state and that of all after it; "
             "or choose another --run-dir",
         )
+    return None
 
 
-def _check_plan(before: Deployment, after: Deployment, fresh: set[str]) -> None:
+def _changed_plan(
+    before: Deployment, after: Deployment, fresh: set[str]
+) -> tuple[str, BadInputError] | None:
+    """An operator whose segment is not that of the run and which is not reset, and what to say."""
     known = {segment.name: segment for segment in before.segments}
     for segment in after.segments:
         if segment.name not in fresh and known.get(segment.name) != segment:
-            raise BadInputError(
+            operator = segment.operators[0]
+            return operator, BadInputError(
                 "the plan cuts, shards or paces it otherwise than when this run began",
                 where=segment.name,
-                hint=f"use the same plan, --reset {segment.operators[0]}, or another --run-dir",
+                hint=f"use the same plan, --reset {operator}, or another --run-dir",
             )
+    return None

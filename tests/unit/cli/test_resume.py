@@ -103,6 +103,14 @@ def test_a_late_sink_with_trimmed_input_is_refused(run):
     assert line.startswith("late#0: cannot begin with batch 0: the first slices of its input count")
 
 
+def test_a_late_sink_is_told_at_once_that_a_reset_would_not_help(run):
+    """Not first to reset it, and then that it cannot be."""
+    line = refused(run(), make_spec(late=True))
+    assert line.startswith("late: is new since this run began; reset, late#0 cannot begin with")
+    assert "--reset late" not in line
+    assert "use the same code, or choose another --run-dir" in line
+
+
 def test_kept_input_offers_the_reset_that_works(run):
     """What is trimmed further down is made again from the kept source on."""
     where = run(keep_input=True)
@@ -127,6 +135,7 @@ def test_a_vanished_checkpoint_is_refused(run):
 def test_a_vanished_checkpoint_of_a_whole_log_is_rebuilt(run):
     """All ranges and slices are there from batch 0 on."""
     where = run(trim=False)
+    assert "--reset late drops its state" in refused(where, make_spec(late=True))
     shutil.rmtree(where / "checkpoints")
     assert check_resume(where, make_spec(), ())
     assert check_resume(where, make_spec(late=True), ["late"])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -32,6 +33,7 @@ from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
 
 WAIT_S = 0.03
+_HALF_WRITTEN = re.compile(r"schemas\.\d+\.tmp|run\.json\.\d+|processes\.tmp")
 
 
 class DeadlineError(HoldfastError):
@@ -70,8 +72,8 @@ def remove_leftovers(run_dir: Path) -> None:
     """
     for folder in ("scratch", "warm"):
         shutil.rmtree(run_dir / folder, ignore_errors=True)
-    for pattern in ("schemas.*.tmp", "run.json.*", "processes.tmp"):
-        for path in run_dir.glob(pattern):
+    for path in run_dir.iterdir():
+        if _HALF_WRITTEN.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 

@@ -21,6 +21,8 @@ from holdfast.runtime.log.store import LEFTOVER_S
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
+WRITTEN = ("ranges", "skips", "floors", "generations", "files", "taken")
+"""Folders of a unit with records in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +42,7 @@ class Trimmer:
         floor = retained_floor(newest, self.retain) - 1  # a batch needs the range before it
         layout = self.log.layout
         home = f"units/{word(unit)}"
-        self._sweep(*(f"{home}/{kind}" for kind in ("ranges", "skips", "floors", "generations")))
-        self._sweep(f"{home}/files", f"{home}/taken")
+        self._sweep(home, *(f"{home}/{kind}" for kind in WRITTEN))
         if floor <= 0:
             return 0
         self.log.raise_floor(layout.unit_floors(unit), floor)

@@ -18,7 +18,7 @@ import math
 import os
 import sqlite3
 import sys
-import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -35,14 +35,12 @@ from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.log.store import (
-    LEFTOVER_S,
-    remove_temporaries,
-    sync_folder,
-    temporary_name,
-)
+from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
+
+TEMPORARY = ".holdfast-*.tmp"
+"""Files of ours in a sink's folder that are not yet what they will be."""
 
 
 class Delivery(ABC):
@@ -110,15 +108,15 @@ class ParquetDelivery(Delivery):
     def __init__(self, folder: Path, life: Life, *, resumed: bool) -> None:
         self._folder, self._life = folder, life
         take_folder(folder, life, resumed=resumed)
-        # What exporters that were killed left; once per start, as the folder may be large.
-        remove_temporaries(folder, time.time() - LEFTOVER_S)
+        for path in folder.glob(TEMPORARY):
+            path.unlink(missing_ok=True)  # of a generation that was killed
 
     @contextmanager
     def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
         if rows.num_rows == 0:
             yield lambda: None
             return
-        temporary = self._folder / temporary_name()
+        temporary = self._folder / TEMPORARY.replace("*", uuid.uuid4().hex)
         try:
             with temporary.open("wb") as file:
                 pq.write_table(rows, file)

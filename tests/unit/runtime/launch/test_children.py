@@ -115,11 +115,11 @@ def test_a_launch_removes_what_killed_processes_left(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    for name in ("schemas.json", "run.json", "origin"):
+    for name in ("schemas.json", "run.json", "run.json.bak"):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "origin",
         "run.json",
+        "run.json.bak",
         "schemas.json",
     ]

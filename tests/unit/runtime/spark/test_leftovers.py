@@ -31,7 +31,7 @@ DEPLOYMENT = Deployment(
         Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
     ),
 )
-WRITTEN = {"ranges", "slices", "floors", "generations", "out"}
+WRITTEN = {"ranges", "slices", "floors", "generations", "a#0", "x#0"}
 """Folders in which a file is written under another name first."""
 SCHEMA = Rate(rows_per_second=4).table(0, epoch_s=EPOCH_S, shard=0, shards=1).schema
 
@@ -112,15 +112,3 @@ def test_rows_put_aside_leave_no_temporaries(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [fresh.name, "0000000003.arrow"]
     )
-
-
-def test_an_exporter_removes_what_killed_ones_left(tmp_path):
-    """Half-written files of long ago go when it starts; the user's own and new ones stay."""
-    names = [temporary_name(), ".notes.tmp", "part-0000000001.parquet"]
-    for name in names:
-        (tmp_path / name).touch()
-        os.utime(tmp_path / name, (0, 0))
-    fresh = temporary_name()
-    (tmp_path / fresh).touch()
-    ParquetDelivery(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([fresh, *names[1:]])
