@@ -35,6 +35,7 @@ from holdfast.runtime.spark.compile import (
     build,
     culprit,
     input_specs,
+    output_lag_us,
     read_frames,
 )
 from holdfast.runtime.spark.publish import collect_files, number_in_task, publish, writing
@@ -164,7 +165,9 @@ class SparkUnit:
             crash=context.crash,
         )
         frames = read_frames(session, self._spec)
-        frame = self._writing(build(self._pipeline, context.deployment, segment, frames))
+        result = build(self._pipeline, context.deployment, segment, frames)
+        self._lag_us = output_lag_us(self._pipeline, result)
+        frame = self._writing(result)
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
             return
@@ -259,7 +262,9 @@ class SparkUnit:
         record, previous = self._ranges(number)
         skip = log.skip(context.name, number)
         dead = sum(len(rows) for rows in skip.rows.values()) if skip else 0
-        watermark = output_watermark(previous, record, stateful=context.segment.stateful)
+        watermark = output_watermark(
+            previous, record, stateful=context.segment.stateful, lag_us=self._lag_us
+        )
         records = [
             SliceRecord(
                 boundary=boundary.name,
