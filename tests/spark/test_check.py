@@ -3,10 +3,12 @@
 import pytest
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.state import GroupStateTimeout
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import IntegerType, StructType
 
+from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, Files, Parquet, Pipeline, Rate, Sqlite, load_pipeline
-from holdfast.runtime.spark.check import check_pipeline
+from holdfast.runtime.spark.check import check_pipeline, empty_stream
+from holdfast.runtime.spark.plans import join_lag_us
 from holdfast.runtime.spark.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -51,6 +53,16 @@ def two_steps(frame):
 
 def broken(frame):
     return frame.select(1 / 0)
+
+
+def matched(condition):
+    """A join of streams under a condition on both event times."""
+
+    def match(left, right):
+        right = right.select(sf.col("ts").alias("other_ts"), sf.col("key").alias("other"))
+        return left.join(right, sf.expr(f"key = other AND {condition}")).drop("other")
+
+    return match
 
 
 def near_dates(left, right):
@@ -256,3 +268,50 @@ def test_the_examples_pass(spark, name):
     report = check_pipeline(load_pipeline(f"examples/{name}.py"), spark)
     assert [str(problem) for problem in report.problems] == []
     assert report.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("condition", "column", "lag_s"),
+    [
+        ("other_ts BETWEEN ts + INTERVAL 8 SECONDS AND ts + INTERVAL 18 SECONDS", "ts", 18),
+        ("other_ts BETWEEN ts + INTERVAL 8 SECONDS AND ts + INTERVAL 18 SECONDS", "other_ts", 0),
+        ("ts BETWEEN other_ts AND other_ts + INTERVAL 5 SECONDS", "ts", 0),
+        ("ts BETWEEN other_ts AND other_ts + INTERVAL 5 SECONDS", "other_ts", 5),
+        ("ts BETWEEN other_ts AND other_ts + INTERVAL 5 SECONDS", "both", 5),
+        ("ts = other_ts", "ts", 0),
+        ("other_ts >= ts", "ts", None),
+        ("other_ts <= ts", "ts", 0),
+        ("true", "ts", None),
+    ],
+)
+def test_how_old_the_rows_of_a_join_may_be(spark, condition, column, lag_s):
+    """As long as its condition lets a partner come after the watermark, to a millisecond."""
+    schema = StructType.fromDDL("ts timestamp, key bigint")
+    left, right = (empty_stream(spark, schema, "ts") for _ in range(2))
+    result = matched(condition)(left, right)
+    given = {"both": sf.greatest("ts", "other_ts")}.get(column, sf.col(column))
+    lag_us = join_lag_us(result.select(given.alias("at"), "key"), "at")
+    if lag_s is None:
+        assert lag_us is None
+    else:
+        assert 0 <= lag_us - lag_s * 1_000_000 <= 1_000
+
+
+def test_a_window_behind_a_join_that_keeps_rows_for_ever_is_refused(spark):
+    """It would never close; without a window, or without the event time, nothing is wrong."""
+
+    def joining(condition, then):
+        p = Pipeline("p", event_time=("ts", "1s"))
+        pairs = p.source("s", Rate(1)).join(
+            "j", p.source("r", Rate(1)), matched(condition), key="key"
+        )
+        p.sink("out", then(pairs), Console())
+        return check_pipeline(p, spark)
+
+    def counted(pairs):
+        return pairs.map("m", lambda frame: frame).aggregate("w", windowed, key="key")
+
+    with pytest.raises(BadInputError, match=r"j: it keeps rows for ever, so no window of 'w'"):
+        joining("true", counted).require()
+    joining("true", lambda pairs: pairs).require()
+    joining("ts BETWEEN other_ts AND other_ts + INTERVAL 5 SECONDS", counted).require()

@@ -21,7 +21,8 @@ from holdfast.pipeline.operators import Operator
 Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Mapping[str, Any]
 """`none`: forced boundaries only; `all`: every operator; names of operators; or a plan's JSON."""
 PerOperator: TypeAlias = int | Mapping[str, int]
-"""One number for all, or by operator; a segment takes the smallest of its operators'."""
+"""One number for all, or by operator; a segment takes the smallest of its operators'. A batch
+interval is 1 in any case where `one_epoch_operators` says so."""
 
 
 def deploy(
@@ -45,6 +46,7 @@ def deploy(
         if operator.name in ends
     ]
     logs = _boundaries(pipeline, ends)
+    single = one_epoch_operators(pipeline)
     segments = [
         _segment(
             pipeline,
@@ -53,6 +55,7 @@ def deploy(
             logs,
             batch_epochs=batch_epochs,
             snapshot_batches=snapshot_batches,
+            single=single,
         )
         for tree in trees
     ]
@@ -127,6 +130,19 @@ def _planned(pipeline: Pipeline, plan: Mapping[str, Any], count: Mapping[str, in
     return set(tasks) | saved
 
 
+def one_epoch_operators(pipeline: Pipeline) -> set[str]:
+    """Operators whose result depends on the batching, and all that feed them.
+
+    A slice is read whole, so a batch can be no shorter than the slices it reads: whatever lies
+    before such an operator publishes one epoch per slice as well, also when it is behind.
+    """
+    found: set[str] = set()
+    for operator in reversed(pipeline.operators):
+        if operator.one_epoch_per_batch or operator.name in found:
+            found.update((operator.name, *operator.inputs))
+    return found
+
+
 def _members(pipeline: Pipeline, root: str, ends: set[str]) -> tuple[Operator, ...]:
     """The operators of the segment that ends with `root`, in topological order."""
     found = {root}
@@ -171,6 +187,7 @@ def _segment(
     *,
     batch_epochs: PerOperator,
     snapshot_batches: PerOperator,
+    single: set[str],
 ) -> Segment:
     names = {operator.name for operator in members}
     inputs = [
@@ -179,9 +196,10 @@ def _segment(
         for index, name in enumerate(operator.inputs)
         if name not in names
     ]
-    single = any(operator.one_epoch_per_batch for operator in members)
+    one_epoch = not single.isdisjoint(names)
     sharded = [operator for operator in members if operator.key or operator.kind == "source"]
     root = members[-1].name
+    given = _least(pipeline, batch_epochs, members, 1, "batch_epochs")
     return Segment(
         name=root,
         kind="inner" if inputs else "source",
@@ -189,10 +207,10 @@ def _segment(
         inputs=tuple(dict.fromkeys(inputs)),
         outputs=logs[root],
         shards=max((facts.shards[operator.name] for operator in sharded), default=1),
-        batch_epochs=1 if single else _least(pipeline, batch_epochs, members, 1, "batch_epochs"),
+        batch_epochs=1 if one_epoch else given,
         snapshot_batches=_least(pipeline, snapshot_batches, members, 10, "snapshot_batches"),
         stateful=any(operator.keeps_state for operator in members),
-        one_epoch_per_batch=single,
+        one_epoch_per_batch=one_epoch,
     )
 
 

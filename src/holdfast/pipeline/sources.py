@@ -52,14 +52,18 @@ class Rate:
         per_epoch = self.rows_per_second * epoch_s
         first, end = int(per_epoch * epoch), int(per_epoch * (epoch + 1))
         value = np.arange(first, end, dtype=np.int64)
-        value = value[value % shards == shard]
         width_us = epoch_s * 1e6
         share = (value - first) / max(end - first, 1)
         ts = (epoch * width_us + share * width_us).astype(np.int64)
         key = (_mix(value, self.seed) % np.uint64(self.keys)).astype(np.int64)
         schema = arrow_schema(parse_schema(self.schema))
         columns = [pa.array(ts, pa.int64()).cast(schema.field("ts").type)]
-        return pa.Table.from_arrays([*columns, pa.array(value), pa.array(key)], schema=schema)
+        whole = pa.Table.from_arrays([*columns, pa.array(value), pa.array(key)], schema=schema)
+        return self.share(whole, shard, shards)
+
+    def share(self, whole: Any, shard: int, shards: int) -> Any:
+        """The rows of an epoch that one of its shards makes."""
+        return whole.filter(whole["value"].to_numpy() % shards == shard) if shards > 1 else whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,14 @@ class Generator:
         import pyarrow as pa  # noqa: PLC0415 - planning must not need pyarrow
 
         schema = arrow_schema(parse_schema(self.schema))
-        rows = list(self.function(epoch, self.seed))[shard::shards]
+        rows = self.function(epoch, self.seed)
         names = schema.names
         mappings = [row if isinstance(row, Mapping) else _named(row, names) for row in rows]
-        return pa.Table.from_pylist(mappings, schema=schema)
+        return self.share(pa.Table.from_pylist(mappings, schema=schema), shard, shards)
+
+    def share(self, whole: Any, shard: int, shards: int) -> Any:
+        """The rows of an epoch that one of its shards makes."""
+        return whole.take(np.arange(shard, whole.num_rows, shards)) if shards > 1 else whole
 
 
 @dataclass(frozen=True, slots=True)

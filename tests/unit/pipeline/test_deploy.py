@@ -122,6 +122,39 @@ def test_batching_is_given_for_all_or_by_operator():
     assert deploy(q, batch_epochs=4).segment("d").one_epoch_per_batch
 
 
+def deduplicating():
+    """Two sources meet in a join before a deduplication; one of them feeds something else too."""
+    p = Pipeline("dedup")
+    left = p.source("left", Rate(1)).map("clean", same)
+    right = p.source("right", Rate(1)).aggregate("sum", same, key="id")
+    unique = left.join("pair", right, both, key="id").stateful(
+        "unique", same, key="id", one_epoch_per_batch=True
+    )
+    p.sink("found", unique.map("after", same).aggregate("total", same), Console())
+    p.sink("counted", left.aggregate("count", same, key="id"), Console())
+    p.sink("apart", p.source("other", Rate(1)).map("far", same), Console())
+    return p
+
+
+@pytest.mark.parametrize("cuts", ["none", "all", {"clean", "unique"}])
+@pytest.mark.parametrize("batch_epochs", [1, 4, {"left": 8, "clean": 2, "unique": 4, "far": 3}])
+def test_whatever_feeds_an_operator_of_single_epochs_publishes_single_epochs(cuts, batch_epochs):
+    """Through chains, joins and fan-out, up to the sources; what comes after or apart may batch."""
+    deployment = deploy(deduplicating(), cuts=cuts, batch_epochs=batch_epochs)
+    single = {item.name for item in deployment.segments if item.one_epoch_per_batch}
+    feeding = {"left", "clean", "right", "sum", "pair", "unique"}
+    others = {"after", "total", "count", "other", "far", "found", "counted", "apart"}
+    for segment in deployment.segments:
+        members = set(segment.operators)
+        assert (segment.name in single) == bool(members & feeding)
+        assert members <= feeding or members <= others or "unique" in members
+        if segment.name in single:
+            assert segment.batch_epochs == 1
+    if batch_epochs == 4:
+        assert deployment.segment("far").batch_epochs == 4
+        assert deployment.segment("count").batch_epochs == 4
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -97,17 +97,32 @@ def read_range(previous: RangeRecord | None, current: RangeRecord) -> dict[str, 
     }
 
 
+def spark_watermark(watermark_us: int) -> int:
+    """What Spark is told a recorded watermark is: the last time that it rules out.
+
+    A recorded watermark says that no row is older; Spark drops rows that are as old as its own.
+    """
+    return watermark_us - 1
+
+
 def output_watermark(
-    previous: RangeRecord | None, current: RangeRecord, *, stateful: bool
+    previous: RangeRecord | None,
+    current: RangeRecord,
+    *,
+    stateful: bool,
+    lag_us: int | None = 0,
 ) -> int | None:
     """Below which event time no later slice will hold rows.
 
     Spark runs a batch at the watermark that the batch before left behind, so a stateful segment
-    may emit, one batch later, rows down to the watermark before: its promise lags one batch.
+    may emit, one batch later, rows down to the watermark before: its promise lags one batch. What
+    closes then has its end behind that watermark, so its last instant at or behind Spark's. A join
+    may give out rows that are older still, by `lag_us` (None: of any age).
     """
     if not stateful:
         return current.watermark_us
-    return previous.watermark_us if previous else None
+    known = previous.watermark_us if previous else None
+    return None if known is None or lag_us is None else spark_watermark(known) - lag_us
 
 
 def retained_floor(newest: int, retain: int = RETAIN_BATCHES) -> int:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.errors import CheckFailedError, HoldfastError
+from holdfast.model.deployment import KEY_GROUPS
 from holdfast.model.records import (
     R,
     RangeRecord,
@@ -168,7 +169,7 @@ class SliceLog:
         """Publish a slice; returns the record that counts.
 
         Raises if the number was published with other rows, or made from other rows, unless these
-        are to be adopted.
+        are to be adopted. What differs in the rounding of floats alone is not another row.
         """
         floors = self.layout.slice_floors(record.boundary, record.shard)
         record = replace(record, writer=self.writer)
@@ -179,7 +180,24 @@ class SliceLog:
             return stored
         if stored.skip != record.skip:
             raise OtherSkipError(unit, record.skip, stored)
+        if self._rounded(stored, record):
+            return stored
         raise NondeterministicError(unit, record, stored)
+
+    def _rounded(self, stored: SliceRecord, record: SliceRecord) -> bool:
+        if not stored.same_batch(record) or stored.rows != record.rows:
+            return False
+        import pyarrow as pa  # noqa: PLC0415 - slow to load, and hardly ever needed here
+
+        from holdfast.runtime.log.rounding import same_but_for_rounding  # noqa: PLC0415 - the same
+        from holdfast.runtime.log.slices import read_slice  # noqa: PLC0415 - the same
+
+        folder = self.layout.data(record.boundary, record.shard)
+        mine, theirs = (
+            pa.Table.from_batches(read_slice(folder, item, range(KEY_GROUPS)))
+            for item in (record, stored)
+        )
+        return same_but_for_rounding(mine, theirs)
 
     def slice_time(self, record: SliceRecord) -> float | None:
         """When a slice was published, wall-clock seconds; None if it was trimmed meanwhile."""

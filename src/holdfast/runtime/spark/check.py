@@ -26,11 +26,10 @@ from pyspark.sql.types import MapType, StructType, TimestampType
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Operator, Pipeline, Sqlite
-from holdfast.runtime.spark.plans import Plan, examine
+from holdfast.runtime.spark.plans import WATERMARK, Plan, examine, join_lag_us
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
-_WATERMARK = "spark.watermarkDelayMs"
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
@@ -108,6 +107,8 @@ def _check(
     _need_columns(operator, operator.upsert_key, result.schema, "own output")
     if operator.kind == "map":
         _check_event_time(pipeline, operator, result)
+    if operator.kind == "join":
+        _check_join_time(pipeline, operator, result)
     return result.schema
 
 
@@ -126,12 +127,30 @@ def _check_event_time(pipeline: Pipeline, operator: Operator, result: DataFrame)
     result would depend on the plan; and rows made older would be late behind it.
     """
     column = _event_time(pipeline, result.schema)
-    if column and _WATERMARK not in result.schema[column].metadata:
+    if column and WATERMARK not in result.schema[column].metadata:
         raise BadInputError(
             f"its column {column!r} is no longer the event time of its input",
             where=operator.name,
             hint="keep it as it comes in and give the changed one another name",
         )
+
+
+def _check_join_time(pipeline: Pipeline, operator: Operator, result: DataFrame) -> None:
+    """A join that keeps rows for ever gives out times of any age, behind which no window closes."""
+    column = _event_time(pipeline, result.schema)
+    if column is None or join_lag_us(result, column) is not None:
+        return
+    behind = {operator.name}
+    for later in pipeline.operators:
+        if behind.isdisjoint(later.inputs):
+            continue
+        behind.add(later.name)
+        if later.kind == "aggregate" and later.mode == "append":
+            raise BadInputError(
+                f"it keeps rows for ever, so no window of {later.name!r} would ever close",
+                where=operator.name,
+                hint=f"bound the time between both sides, or give out no {column!r}",
+            )
 
 
 def _source_schema(pipeline: Pipeline, operator: Operator) -> StructType:

@@ -16,12 +16,8 @@ from pyspark.sql.types import StructType, TimestampType
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.model.deployment import Deployment, Segment
 from holdfast.pipeline import Operator, Pipeline
+from holdfast.runtime.spark.plans import WATERMARK, join_lag_us
 from holdfast.runtime.spark.reader import TICK, InputSpec, ReaderSpec, task
-
-FAR_US = 400 * 365 * 86_400 * 1_000_000
-"""Delay under which tick rows alone move the watermark: rows behind a stateful segment may be older
-than the newest row by more than the pipeline's delay, and must not be dropped for it."""
-_NEVER = "1900-01-01 00:00:00"
 
 
 class OperatorError(HoldfastError):
@@ -40,19 +36,16 @@ def input_specs(
 ) -> tuple[InputSpec, ...]:
     """How a segment reads each of its boundaries."""
     specs = []
+    delay_s = pipeline.event_time.delay_s if pipeline.event_time else 0.0
     for name in segment.inputs:
-        producer = deployment.producer(name)
         schema = schemas[deployment.boundary(name).operator]
-        event = event_column(pipeline, schema)
-        delay_us = round(pipeline.event_time.delay_s * 1e6) if pipeline.event_time else 0
-        after_state = producer.stateful or _behind_state(deployment, producer)
         specs.append(
             InputSpec(
                 boundary=name,
-                shards=producer.shards,
+                shards=deployment.producer(name).shards,
                 schema=schema.json(),
-                event_column=event,
-                delay_us=FAR_US if after_state else delay_us,
+                event_column=event_column(pipeline, schema),
+                delay_us=round(delay_s * 1e6),
             )
         )
     return tuple(specs)
@@ -64,6 +57,12 @@ def event_column(pipeline: Pipeline, schema: StructType) -> str | None:
         return None
     column = pipeline.event_time.column
     return column if isinstance(schema[column].dataType, TimestampType) else None
+
+
+def output_lag_us(pipeline: Pipeline, result: DataFrame) -> int | None:
+    """How much older than its watermark a segment's rows may be; None: of any age."""
+    column = event_column(pipeline, result.schema)
+    return join_lag_us(result, column) if column else 0
 
 
 def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
@@ -83,17 +82,35 @@ def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
         frame = (mine if len(spec.inputs) > 1 else clock).mapInArrow(
             task(spec, index), item.struct()
         )
-        if item.event_column is None:
-            frames[item.boundary] = frame.where(~F.col(TICK)).drop(TICK)
-            continue
-        frame = frame.withWatermark(item.event_column, f"{item.delay_us} microseconds")
-        # Spark pushes a filter on TICK alone below the watermark, where ticks would have no effect.
-        event = F.col(f"`{item.event_column}`")
-        impossible = event < F.lit(_NEVER).cast("timestamp")
-        frames[item.boundary] = frame.where(
-            F.when(F.col(TICK), impossible).otherwise(~F.col(TICK))
-        ).drop(TICK)
+        frames[item.boundary] = _marked(frame, item) if item.event_column else _rows(frame)
     return frames
+
+
+def _marked(frame: DataFrame, item: InputSpec) -> DataFrame:
+    """The rows, their event time watched by a watermark that only ticks move.
+
+    Spark takes a watermark from the newest row, which may be ahead of the recorded one: rows of
+    several sources or shards meet behind a boundary, and a window's row is as old as its window. So
+    Spark watches the ticks' own column, which is null in rows, and the event-time column is marked
+    as the watched one, with the pipeline's delay (deduplication reads it).
+    """
+    watched = frame.withWatermark(TICK, "0 seconds")
+    # Spark pushes filters below a watermark, an operator's own too, and ticks would not pass them.
+    # It leaves alone what is on the watched column, and moves nothing past what is not determined.
+    rows = _rows(watched.where(F.col(TICK).isNull() & (F.spark_partition_id() >= 0)))
+    mark = {WATERMARK: item.delay_us // 1000}
+    return rows.select(
+        *[
+            F.col(f"`{name}`").alias(name, metadata=mark)
+            if name == item.event_column
+            else F.col(f"`{name}`")
+            for name in rows.columns
+        ]
+    )
+
+
+def _rows(frame: DataFrame) -> DataFrame:
+    return frame.where(F.col(TICK).isNull()).drop(TICK)
 
 
 def build(
@@ -208,10 +225,3 @@ def _functions(operator: Operator) -> list[Callable[..., Any]]:
     candidates = [operator.function, getattr(operator.source, "function", None)]
     candidates.append(getattr(operator.sink, "function", None))
     return [item for item in candidates if item is not None]
-
-
-def _behind_state(deployment: Deployment, segment: Segment) -> bool:
-    return any(
-        producer.stateful or _behind_state(deployment, producer)
-        for producer in map(deployment.producer, segment.inputs)
-    )

@@ -97,6 +97,11 @@ class FileRows:
             files.append((epoch, str(self._path / item.name)))
         return replace(record, source={"files": files})
 
+    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:
+        """The rows of one epoch, twice: of other shards' rows nothing is known."""
+        rows = self.table(record, epoch)
+        return rows, rows
+
     def table(self, record: RangeRecord, epoch: int) -> Any:
         """The rows of one epoch; the batch's files count as taken from now on."""
         files = record.source["files"]

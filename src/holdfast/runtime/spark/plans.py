@@ -49,6 +49,10 @@ _STATEFUL = {
     "Join": "a join of streams",
 }
 _FLOATS = {"FloatType", "DoubleType"}
+_SAMPLE_MS = 10**12
+"""A watermark to ask Spark with what it would make of it: any would do."""
+WATERMARK = "spark.watermarkDelayMs"
+"""Spark's mark of an event-time column, with the delay in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,63 @@ def examine(result: DataFrame, inputs: list[DataFrame]) -> Plan:
         warnings=tuple(dict.fromkeys(warnings)),
         java=java,
     )
+
+
+def join_lag_us(result: DataFrame, column: str) -> int | None:
+    """How much older than the watermark an event time given out by a join may be, microseconds.
+
+    A join gives out a row when its partner comes, which may be long after the watermark has passed
+    the row's own time: until it is dropped from the state. Spark derives from the condition when
+    that is, for each side. 0 without a join of streams, None if rows are kept for ever.
+    """
+    java = _analysed(result)
+    nodes = list(_nodes(java))
+    names = [node.getClass().getSimpleName() for node in nodes]
+    joins = [
+        node
+        for node, name in zip(nodes, names, strict=True)
+        if name == "Join" and _keeps_state(node, name)
+    ]
+    if not joins:
+        return 0
+    (join,) = joins
+    jvm: Any = result.sparkSession._jvm  # noqa: SLF001 - pyspark offers no public way to ask
+    sides = (join.left(), join.right())
+    origin = {
+        item.exprId().id(): (at, item.name())
+        for at, side in enumerate(sides)
+        for item in _items(side.output())
+    }
+    _follow_renames(nodes[: nodes.index(join)], origin)
+    given = [item for item in _items(java.output()) if item.name() == column]
+    where = {origin[item.exprId().id()][0] for item in given if item.exprId().id() in origin}
+    lags = [_side_lag_us(jvm, join, sides[at], sides[1 - at]) for at in sorted(where or {0, 1})]
+    return None if None in lags else max(lag for lag in lags if lag is not None)
+
+
+def _side_lag_us(jvm: Any, join: Any, side: Any, other: Any) -> int | None:
+    """How long after the watermark has passed a row of one side a partner may still come."""
+    condition = join.condition()
+    watched = _event_times(other)
+    if condition.isEmpty() or not watched:
+        return None
+    times = {item.exprId().id() for item in (*watched, *_event_times(side))}
+    if any(_id(item) in times for item in _equated(condition.get())):
+        return 0  # joined on equal times: a partner is as old as the row
+    found = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper.getStateValueWatermark(
+        side.outputSet(), watched[0].references(), condition, jvm.scala.Option.apply(_SAMPLE_MS)
+    )
+    return max(0, _SAMPLE_MS - int(found.get())) * 1000 if found.isDefined() else None
+
+
+def _event_times(plan: Any) -> list[Any]:
+    return [item for item in _items(plan.output()) if item.metadata().contains(WATERMARK)]
+
+
+def _id(expression: Any) -> int | None:
+    if expression.getClass().getSimpleName() != "AttributeReference":
+        return None
+    return int(expression.exprId().id())
 
 
 def _analysed(frame: DataFrame) -> Any:

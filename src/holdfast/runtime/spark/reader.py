@@ -7,7 +7,7 @@ query, and a query with several inputs reads each of them once. All inputs hang 
 as Spark would plan the offsets of two apart.
 
 A batch without rows still has a range record, so it still runs: it carries a tick row per input
-with the watermark, which drives eviction in every shard alike.
+with the recorded watermark, which alone moves Spark's, in every shard and every plan alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BooleanType, StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from holdfast.errors import HoldfastError
 from holdfast.model.keygroups import split_range
@@ -30,12 +30,13 @@ from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.layout import word
-from holdfast.runtime.log.protocol import Batching, next_range, read_range
+from holdfast.runtime.log.protocol import Batching, next_range, read_range, spark_watermark
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
 
 TICK = "_hf_tick"
+"""Column with Spark's next watermark in a tick row, null in all others."""
 ROWS_PER_BATCH = 65_536
 """Small record batches are joined to about this size before Spark gets them."""
 MAX_READERS = 32
@@ -56,12 +57,12 @@ class InputSpec:
     """Spark's schema as JSON."""
     event_column: str | None = None
     delay_us: int = 0
-    """What `withWatermark` subtracts; a tick row adds it."""
+    """The pipeline's allowed lateness: how long deduplication within a watermark remembers."""
 
     def struct(self) -> StructType:
-        """The boundary's columns, nullable since a tick has none of them, and whether a tick."""
+        """The boundary's columns, nullable since a tick has none of them, and the tick's own."""
         fields = StructType.fromJson(json.loads(self.schema))._as_nullable().fields  # noqa: SLF001
-        return StructType([*fields, StructField(TICK, BooleanType())])
+        return StructType([*fields, StructField(TICK, TimestampType())])
 
     def arrow_schema(self) -> Any:
         return to_arrow_schema(self.struct(), timezone="UTC")
@@ -127,7 +128,7 @@ class LogReader:
         for batch in _joined(_without(rows, skipped) if skipped else rows):
             yield _shaped(batch, schema)
         if part == 0 and item.event_column and record.watermark_us is not None:
-            yield _tick(record.watermark_us + item.delay_us, item.event_column, schema)
+            yield _tick(spark_watermark(record.watermark_us), schema)
 
     def _rows(self, item: InputSpec, slices: list[SliceRecord], groups: range) -> Iterator[Any]:
         for record in slices:
@@ -252,7 +253,7 @@ def _shaped(batch: Any, schema: Any) -> Any:
     arrays: list[Any] = [
         _as(batch.column(field.name), field.type) for field in schema if field.name != TICK
     ]
-    arrays.append(pa.repeat(pa.scalar(value=False), batch.num_rows))
+    arrays.append(pa.nulls(batch.num_rows, schema.field(TICK).type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -266,12 +267,11 @@ def _as(array: Any, kind: Any) -> Any:
         return pa.array(array.to_pylist(), kind)
 
 
-def _tick(event_us: int, event_column: str, schema: Any) -> Any:
-    values: dict[str, Any] = {TICK: True}
+def _tick(watermark_us: int, schema: Any) -> Any:
     arrays = [
-        pa.array([event_us], pa.int64()).cast(field.type)
-        if field.name == event_column
-        else pa.array([values.get(field.name)], field.type)
+        pa.array([watermark_us], pa.int64()).cast(field.type)
+        if field.name == TICK
+        else pa.nulls(1, field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -2,8 +2,9 @@
 
 Lateness is decided here and nowhere else, epoch by epoch against the watermark that the epochs
 before have left behind, so it depends neither on the batching nor on what runs downstream. A
-generated source makes the same rows again for the same range; a file source (`files`) records
-which files belong to which epoch before it reads them.
+generated source makes the same rows again for the same range, and each of its shards knows the rows
+of all, so that shards do not matter either; a file source (`files`) records which files belong to
+which epoch before it reads them, and its shards know only their own.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class EpochRows(Protocol):
         """Add the source's own position to a proposed range."""
         ...
 
-    def table(self, record: RangeRecord, epoch: int) -> Any:
-        """The rows of one epoch of a recorded range."""
+    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:
+        """The rows of one epoch of a recorded range, and those whose times its watermark heeds."""
         ...
 
     @property
@@ -66,8 +67,9 @@ class GeneratedRows:
     def claim(self, record: RangeRecord) -> RangeRecord:
         return record
 
-    def table(self, record: RangeRecord, epoch: int) -> Any:  # noqa: ARG002 - the epoch suffices
-        return self.source.table(epoch, epoch_s=self.epoch_s, shard=self.shard, shards=self.shards)
+    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:  # noqa: ARG002 - same call
+        whole = self.source.table(epoch, epoch_s=self.epoch_s)
+        return self.source.share(whole, self.shard, self.shards), whole
 
     @property
     def max_epochs(self) -> int:
@@ -129,8 +131,8 @@ class SourceUnit(ThreadUnit):
         watermark = self._watermark_before(record.number)
         kept, late = [], []
         for epoch in range(record.after + 1, record.upto + 1):
-            table = self._rows.table(record, epoch)
-            good, bad, watermark = split_late(table, self._event_time, watermark)
+            rows, heeded = self._rows.tables(record, epoch)
+            good, bad, watermark = split_late(rows, self._event_time, watermark, heeded=heeded)
             kept.append(good)
             late.append(bad)
         rows, aside = pa.concat_tables(kept), pa.concat_tables(late)
@@ -196,23 +198,30 @@ def _write(
 
 
 def split_late(
-    table: Any, event_time: EventTime | None, watermark: int | None
+    table: Any, event_time: EventTime | None, watermark: int | None, *, heeded: Any = None
 ) -> tuple[Any, Any, int | None]:
-    """Rows in time, late rows, and the watermark after this epoch (microseconds)."""
-    if event_time is None or table.num_rows == 0:
-        return table, table.slice(0, 0), watermark
-    column = table.column(event_time.column)
-    times = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-    newest = pc.max(times).as_py()
+    """Rows in time, late rows, and the watermark after this epoch (microseconds).
+
+    It is that of the rows `heeded`: those of all shards where they are known.
+    """
     late = table.slice(0, 0)
+    if event_time is None:
+        return table, late, watermark
+    heeded = table if heeded is None else heeded
+    newest = pc.max(_times(heeded, event_time)).as_py()
     if watermark is not None:
         # A row without a time is not late; Spark will keep or drop it as the operator says.
-        is_late = pc.fill_null(pc.less(times, pa.scalar(watermark)), False)
+        is_late = pc.fill_null(pc.less(_times(table, event_time), pa.scalar(watermark)), False)
         late, table = table.filter(is_late), table.filter(pc.invert(is_late))
     if newest is not None:
         reached = newest - round(event_time.delay_s * 1e6)
         watermark = reached if watermark is None else max(watermark, reached)
     return table, late, watermark
+
+
+def _times(table: Any, event_time: EventTime) -> Any:
+    column = table.column(event_time.column)
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
 
 
 def epoch_tick(origin: float, epoch_s: float, now: float) -> int:

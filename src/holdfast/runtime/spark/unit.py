@@ -35,7 +35,13 @@ from holdfast.runtime.spark.checkpoint import (
     next_batch,
     tidy,
 )
-from holdfast.runtime.spark.compile import OperatorError, build, input_specs, read_frames
+from holdfast.runtime.spark.compile import (
+    OperatorError,
+    build,
+    input_specs,
+    output_lag_us,
+    read_frames,
+)
 from holdfast.runtime.spark.life import QueryLife
 from holdfast.runtime.spark.publish import (
     collect_files,
@@ -210,7 +216,9 @@ class SparkUnit:
             watch=context.watch.address,
         )
         frames = read_frames(session, self._spec)
-        frame = self._writing(build(self._pipeline, context.deployment, segment, frames))
+        result = build(self._pipeline, context.deployment, segment, frames)
+        self._lag_us = output_lag_us(self._pipeline, result)
+        frame = self._writing(result)
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
             return
@@ -372,7 +380,9 @@ class SparkUnit:
         context.crash.at("after-data-files", context.name, number)
         record, previous = self._ranges(number)
         skip = self._skips.get(number)
-        watermark = output_watermark(previous, record, stateful=context.segment.stateful)
+        watermark = output_watermark(
+            previous, record, stateful=context.segment.stateful, lag_us=self._lag_us
+        )
         records = [
             SliceRecord(
                 boundary=boundary.name,

@@ -1,0 +1,67 @@
+"""Outcomes of one batch that differ in the rounding of floats alone, and those that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.runtime.log.rounding import same_but_for_rounding
+
+pytestmark = pytest.mark.unit
+
+LAST_BIT = 0.1 + 0.2
+ROWS = {"key": ["a", "b", None], "x": [1.5, 0.3, None], "tags": [[1], [2, 3], []]}
+
+
+def table(**changed):
+    return pa.table({**ROWS, **changed})
+
+
+@given(order=st.permutations(range(3)))
+def test_order_and_last_bits_do_not_count(order):
+    """Rows in any order, each float off by its last bit."""
+    other = table(x=[1.5, LAST_BIT, None]).take(pa.array(order))
+    assert same_but_for_rounding(table(), other)
+    assert same_but_for_rounding(other, table())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": [1.5, 0.30001, None]},
+        {"x": [1.5, 0.3, 0.0]},
+        {"x": [1.5, None, 0.3]},
+        {"x": [0.3, 1.5, None]},
+        {"x": [1.5, float("nan"), None]},
+        {"key": ["a", "c", None]},
+        {"tags": [[1], [2, 4], []]},
+        {"x": pa.array([1.5, 0.3, None], pa.float32())},
+    ],
+)
+def test_anything_else_counts(changed):
+    """Another value, key, null, pairing or type is another row."""
+    assert not same_but_for_rounding(table(), table(**changed))
+
+
+def test_numbers_that_are_not_numbers_are_equal_to_themselves():
+    """Infinities and NaN come out of sums as well."""
+    odd = [float("nan"), float("inf"), float("-inf")]
+    assert same_but_for_rounding(table(x=odd), table(x=odd))
+    assert not same_but_for_rounding(table(x=odd), table(x=[*odd[:2], float("inf")]))
+
+
+def test_without_floats_nothing_is_forgiven():
+    """Integers have no rounding, so equal tables do not come here."""
+    whole = pa.table({"n": [1, 2]})
+    assert not same_but_for_rounding(whole, whole)
+
+
+def test_sums_of_many_terms_in_any_order_are_the_same():
+    """The tolerance is far above what a million terms of one sign can make of it."""
+    terms = np.random.default_rng(7).lognormal(0, 3, 1_000_000)
+    orders = [terms, terms[::-1], np.sort(terms)]
+    first, *others = [pa.table({"s": [float(np.add.reduce(order))]}) for order in orders]
+    assert all(same_but_for_rounding(first, other) for other in others)
