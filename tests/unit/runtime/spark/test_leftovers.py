@@ -14,8 +14,9 @@ from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import LEFTOVER_S, temporary_name
 from holdfast.runtime.log.trim import Trimmer, remove_stop_marks
+from holdfast.runtime.places import Life
 from holdfast.runtime.spark.aside import put_aside
-from holdfast.runtime.spark.exporters import ExporterUnit, ParquetDelivery
+from holdfast.runtime.spark.exporters import TEMPORARY, ExporterUnit, ParquetDelivery
 from holdfast.runtime.spark.sources import GeneratedRows, SourceUnit
 from holdfast.runtime.spark.threads import UnitContext
 
@@ -56,7 +57,9 @@ def source(root, generation):
 
 
 def exporter(root, generation):
-    return ExporterUnit(context(root, "x", generation), ParquetDelivery(root / "out"), SCHEMA)
+    life = Life(sink="x", id=SliceLog(root).life("x#0"))
+    delivery = ParquetDelivery(root / "out", life, resumed=generation > 1)
+    return ExporterUnit(context(root, "x", generation), delivery, SCHEMA)
 
 
 def run_batch(unit):
@@ -75,6 +78,7 @@ def litter(root, generation, now):
         os.utime(path, (long_ago, long_ago))
     for name in ("a", "x"):
         (root / "units" / f"{name}#0" / f"stop-{generation}").touch()
+    (root / "out" / TEMPORARY.replace("*", str(generation))).write_bytes(b"half")
     data = root / "log" / "a" / "0" / "data"
     following = SliceLog(root).newest_range("a#0") + 1
     (data / f"{following:010d}-g{generation}-p0-dead.arrow").write_bytes(b"never published")

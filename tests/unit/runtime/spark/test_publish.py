@@ -49,7 +49,8 @@ class Fateful(MemoryStore):
 
 
 def drawn(value):
-    part = GroupPart(group=0, rows=1, offset=0, size=1, crc=0, digest=value)
+    # Another number of rows: these are other rows, not the same ones rounded otherwise.
+    part = GroupPart(group=0, rows=value, offset=0, size=1, crc=0, digest=value)
     return (SliceFile(name=f"f{value}", schema_size=1, schema_crc=1, parts=(part,)),)
 
 
