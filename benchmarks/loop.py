@@ -30,15 +30,15 @@ from typing import Any
 
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.client import ControlClient
-from holdfast.faults.prove import Normal, Recovered, bound_kept, percentile
-from holdfast.faults.prove_result import Audience, Proof, Struck
-from holdfast.faults.prove_run import Proving, prove
 from holdfast.model.deployment import Deployment
 from holdfast.model.statistics import Statistics, load_statistics
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.plan.joint.result import deploy_options
 from holdfast.plan.protocol import PlanRequest
 from holdfast.plan.session import plan_topology
+from holdfast.prove.judge import Normal, Recovered, bound_kept, percentile
+from holdfast.prove.result import Audience, Proof, Struck
+from holdfast.prove.run import Proving, prove
 from holdfast.runtime.profile.cpu import sessions_cpu
 
 JOINT, NEVER, EVERYWHERE = "joint", "never cut", "cut everywhere"

@@ -15,12 +15,12 @@ from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec, node_log_path, scratch_path
 from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.inject import Injector
-from holdfast.faults.rundir import dead_rows, numbered, read_record
 from holdfast.faults.schedule import Fault, Schedule
-from holdfast.faults.verify import verify
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.verify.check import verify
+from holdfast.verify.slice_log import dead_rows, numbered, read_record
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full, pytest.mark.timeout(600)]
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.faults.verify import verify
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.session import start_session
+from holdfast.verify.check import verify
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from holdfast.errors import BadInputError
 if TYPE_CHECKING:
     from holdfast.faults.campaign import Outcome
     from holdfast.faults.schedule import Schedule
-    from holdfast.faults.verify import Verdict
+    from holdfast.verify.check import Verdict
 
 
 def chaos(
@@ -74,8 +74,8 @@ def verify(
 
     Exit code 1 when a row is missing, doubled or altered.
     """
-    from holdfast.faults.verify import verify as check
     from holdfast.pipeline import load_pipeline
+    from holdfast.verify.check import verify as check
 
     if not run.is_dir():
         raise BadInputError("is not a run directory", where=str(run))

@@ -22,11 +22,11 @@ from holdfast.errors import BadInputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.faults.prove import Normal, Recovered
-    from holdfast.faults.prove_result import Audience, Proof, Struck
     from holdfast.model.statistics import Statistics
     from holdfast.model.topology import Topology
     from holdfast.pipeline import Pipeline
+    from holdfast.prove.judge import Normal, Recovered
+    from holdfast.prove.result import Audience, Proof, Struck
 
 PROFILE_S = 12.0
 """How long the pipeline runs to be profiled; the rest of a quick profile takes as long again."""
@@ -296,7 +296,7 @@ def _break(
     faults: int,
 ) -> Proof:
     from holdfast.cli.deployment import make_deployment
-    from holdfast.faults.prove_run import Proving, prove
+    from holdfast.prove.run import Proving, prove
 
     proving = Proving(
         app=app,
@@ -323,7 +323,7 @@ class _Seen:
 def _audience(teller: _Teller) -> Audience:
     """Tells what happens, each thing once."""
     from holdfast.cli.prove import recovery_words
-    from holdfast.faults.prove_result import Audience
+    from holdfast.prove.result import Audience
 
     class Story(Audience):
         def __init__(self) -> None:

@@ -16,13 +16,13 @@ from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
-from holdfast.faults.verify import Verdict, verify
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
 from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.spark.prepare import prepare
+from holdfast.verify.check import Verdict, verify
 
 START_S = 180.0
 """How long a run may take to come up, several cold sessions on few cores included."""

@@ -21,9 +21,9 @@ from holdfast.clock import Clock
 from holdfast.control.shell.application import app_folder
 from holdfast.control.shell.rundir import read_spec
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.faults.rundir import boundaries, numbered, read_record
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
+from holdfast.verify.slice_log import boundaries, numbered, read_record
 
 WAIT_S = 0.05
 PATIENCE_S = 20.0

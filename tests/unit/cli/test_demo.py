@@ -5,15 +5,16 @@ import json
 import pytest
 import typer
 from rich.console import Console
-from tests.unit.faults.proofs import make_proof
+from tests.unit.prove.proofs import make_proof
 from typer.testing import CliRunner
 
 from holdfast.cli import demo as commands
 from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
-from holdfast.faults import prove_run, report
-from holdfast.faults.prove import Normal
 from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
+from holdfast.prove import report
+from holdfast.prove import run as prove_run
+from holdfast.prove.judge import Normal
 from holdfast.runtime import profile as profiling
 from holdfast.runtime.spark import prepare
 

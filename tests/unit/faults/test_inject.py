@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.unit.faults.rundirs import write_run
+from tests.unit.verify.rundirs import write_run
 
 from holdfast.clock import ManualClock
 from holdfast.control.policy import Policy

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.faults.compare import Difference
-from holdfast.faults.prove import Aim, Normal, Promise, Recovered, compare
-from holdfast.faults.prove_result import Proof, Struck
-from holdfast.faults.verify import Finding, Verdict
 from holdfast.model.topology import Edge, Operator, Topology
+from holdfast.prove.judge import Aim, Normal, Promise, Recovered, compare
+from holdfast.prove.result import Proof, Struck
 from holdfast.runtime.launch.run import StopReport
+from holdfast.verify.check import Finding, Verdict
+from holdfast.verify.compare import Difference
 
 TOPOLOGY = Topology(
     name="words & counts",

@@ -22,7 +22,10 @@ from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.faults.campaign import START_S, wait_delivered
-from holdfast.faults.prove import (
+from holdfast.health.budget import RestartBudget
+from holdfast.model.deployment import Deployment
+from holdfast.pipeline import Pipeline
+from holdfast.prove.judge import (
     Aim,
     Failure,
     Normal,
@@ -35,15 +38,12 @@ from holdfast.faults.prove import (
     paces,
     promises,
 )
-from holdfast.faults.prove_result import Audience, Proof, Struck
-from holdfast.faults.verify import verify
-from holdfast.health.budget import RestartBudget
-from holdfast.model.deployment import Deployment
-from holdfast.pipeline import Pipeline
+from holdfast.prove.result import Audience, Proof, Struck
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.prepare import prepare
+from holdfast.verify.check import verify
 
 POLL_S = 0.2
 AIM_S = 0.02

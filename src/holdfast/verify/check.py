@@ -27,8 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError
-from holdfast.faults.compare import Canonical, Difference, canonical, compare
-from holdfast.faults.rundir import (
+from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
+from holdfast.verify.compare import Canonical, Difference, canonical, compare
+from holdfast.verify.sinks import SinkContent, read_sink
+from holdfast.verify.slice_log import (
     Delivered,
     KeptSlice,
     Prefix,
@@ -39,8 +41,6 @@ from holdfast.faults.rundir import (
     kept_slices,
     late_rows,
 )
-from holdfast.faults.sinks import SinkContent, read_sink
-from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 

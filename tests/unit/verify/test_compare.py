@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.faults.compare import canonical, compare
+from holdfast.verify.compare import canonical, compare
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from holdfast.errors import BadInputError
-from holdfast.faults.rundir import Row
 from holdfast.pipeline import Parquet, Sink, Sqlite
+from holdfast.verify.slice_log import Row
 
 _PART = re.compile(r"part-(\d+)\.parquet")
 

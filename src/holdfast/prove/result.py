@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.faults.prove import Aim, Comparison, Normal, Recovered, bound_kept, complete_again
-from holdfast.faults.verify import Verdict
+from holdfast.prove.judge import Aim, Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.runtime.launch.run import StopReport
+from holdfast.verify.check import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ import re
 from functools import cache
 
 import pytest
-from tests.unit.faults.proofs import TOPOLOGY, make_proof
+from tests.unit.prove.proofs import TOPOLOGY, make_proof
 
-from holdfast.faults import report
-from holdfast.faults.report import bound_rule, report_html
+from holdfast.prove import report
+from holdfast.prove.report import bound_rule, report_html
 
 pytestmark = pytest.mark.unit
 

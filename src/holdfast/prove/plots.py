@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.faults.prove import PHASE_NAMES, PHASES, Comparison
-from holdfast.faults.prove_result import Proof
+from holdfast.prove.judge import PHASE_NAMES, PHASES, Comparison
+from holdfast.prove.result import Proof
 
 INK, MUTED, GRID = "#1c2733", "#5b6b7b", "#e3e8ed"
 MEASURED, PROMISED, BROKEN = "#1f6f8b", "#c2410c", "#b3261e"

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from tests.unit.faults.rundirs import (
+from tests.unit.verify.rundirs import (
     EPOCHS,
     make_pipeline,
     read_part,
@@ -17,8 +17,8 @@ from tests.unit.faults.rundirs import (
 )
 
 from holdfast.errors import BadInputError, CorruptLogError
-from holdfast.faults.verify import verify
 from holdfast.pipeline import Console, Pipeline, Rate
+from holdfast.verify.check import verify
 
 pytestmark = pytest.mark.unit
 
@@ -224,10 +224,10 @@ def test_production_records_and_slices_are_readable(tmp_path):
     """The format written by the run time is the one read here."""
     import numpy as np
 
-    from holdfast.faults.rundir import delivered, kept_slices
     from holdfast.model.records import RangeRecord, SliceRecord, encode
     from holdfast.runtime.log.layout import Layout, member
     from holdfast.runtime.log.slices import write_slice_file
+    from holdfast.verify.slice_log import delivered, kept_slices
 
     layout = Layout(root=tmp_path)
     table = make_pipeline().operator("s").source.table(3, epoch_s=1.0)
@@ -253,7 +253,7 @@ def test_production_records_and_slices_are_readable(tmp_path):
 def test_numbers_before_the_record_are_not_guessed(tmp_path):
     """A missing exporter has delivered nothing."""
     write_record(tmp_path / "units" / "x#0" / "ranges" / "other", "range", {})
-    from holdfast.faults.rundir import delivered
+    from holdfast.verify.slice_log import delivered
 
     assert delivered(tmp_path, "x", []).batch == -1
 

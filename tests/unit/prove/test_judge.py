@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
-from holdfast.faults.prove import (
+from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.prove.judge import (
     PHASES,
     Comparison,
     Failure,
@@ -25,7 +26,6 @@ from holdfast.faults.prove import (
     paces,
     promises,
 )
-from holdfast.model.deployment import Boundary, Deployment, Segment
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import typer
-from tests.unit.faults.rundirs import read_part, write_part, write_run
+from tests.unit.verify.rundirs import read_part, write_part, write_run
 from typer.testing import CliRunner
 
 from holdfast.cli import chaos as commands
@@ -12,7 +12,7 @@ from holdfast.errors import BadInputError
 
 pytestmark = pytest.mark.unit
 
-APP = "from tests.unit.faults.rundirs import make_pipeline\npipeline = make_pipeline()\n"
+APP = "from tests.unit.verify.rundirs import make_pipeline\npipeline = make_pipeline()\n"
 
 
 @pytest.fixture
