@@ -17,6 +17,7 @@ from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.inject import Injector
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.claims import claims
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.verify.check import verify
@@ -75,7 +76,7 @@ def wait_until(condition, what):
 
 def stop_and_verify(run, pipeline):
     assert run.stop().left == ()
-    verdict = verify(run.run_dir, pipeline)
+    verdict = verify(run.run_dir, claims(pipeline))
     assert verdict.ok, verdict.to_json()
     return verdict
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.claims import claims
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.session import start_session
 from holdfast.verify.check import verify
@@ -93,7 +94,7 @@ class Run:
             time.sleep(0.05)
 
     def check(self):
-        verdict = verify(self.path, self.pipeline)
+        verdict = verify(self.path, claims(self.pipeline))
         assert verdict.ok, "\n".join(
             f"{item.name}: {item.difference} {item.note}\n  "
             + "\n  ".join(item.difference.examples)

@@ -15,6 +15,7 @@ SRC = Path(__file__).parents[2] / "src" / "holdfast"
 # Lowest first; a package may import from itself and from those before it.
 LAYERS = (
     "errors",
+    "verify",
     "units",
     "clock",
     "model",
@@ -23,7 +24,6 @@ LAYERS = (
     "health",
     "control",
     "pipeline",
-    "verify",
     "runtime",
     "faults",
     "prove",
@@ -98,3 +98,13 @@ def test_pyspark_is_imported_in_one_place() -> None:
     for path in _modules():
         if any(module.split(".")[0] == "pyspark" for module in _imports(path)):
             assert path.is_relative_to(SRC / "runtime" / "spark"), path
+
+
+def test_the_checker_knows_nothing_of_what_it_checks() -> None:
+    """The verifier imports errors and itself; everything else it reads from documented files."""
+    modules = [path for path in _modules() if path.is_relative_to(SRC / "verify")]
+    assert len(modules) > 4
+    for path in modules:
+        layers = {_layer(module) for module in _imports(path)} - {None}
+        assert layers <= {"verify", "errors"}, f"{path} imports {layers}"
+    assert {_layer(module) for module in _imports(SRC / "errors.py")} == {None}

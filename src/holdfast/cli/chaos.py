@@ -75,11 +75,12 @@ def verify(
     Exit code 1 when a row is missing, doubled or altered.
     """
     from holdfast.pipeline import load_pipeline
+    from holdfast.pipeline.claims import claims
     from holdfast.verify.check import verify as check
 
     if not run.is_dir():
         raise BadInputError("is not a run directory", where=str(run))
-    verdict = check(run, load_pipeline(app or _app_of(run)))
+    verdict = check(run, claims(load_pipeline(app or _app_of(run))))
     if as_json:
         typer.echo(json.dumps(verdict.to_json()))
     else:

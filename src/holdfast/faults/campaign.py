@@ -18,6 +18,7 @@ from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
+from holdfast.pipeline.claims import claims
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
 from holdfast.runtime.node.processes import session_members
@@ -129,7 +130,7 @@ def run_campaign(
         injected=tuple(injector.history),
         recoveries=tuple(recoveries),
         stop=stopped,
-        verdict=verify(run_dir, campaign.pipeline),
+        verdict=verify(run_dir, claims(campaign.pipeline)),
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.prove.judge import Aim, Comparison, Normal, Recovered, bound_kept, complete_again
+from holdfast.prove.aim import Aim
+from holdfast.prove.judge import Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.runtime.launch.run import StopReport
 from holdfast.verify.check import Verdict
 

@@ -25,14 +25,14 @@ from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
+from holdfast.pipeline.claims import claims
+from holdfast.prove.aim import Aim, aims
 from holdfast.prove.judge import (
-    Aim,
     Failure,
     Normal,
     Pace,
     Recovered,
     SeenSlice,
-    aims,
     compare,
     measure,
     paces,
@@ -152,7 +152,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
     verdict = None
     if record.struck and proving.pipeline.expectations:
         watched.say("comparing the results with an independent computation")
-        verdict = verify(run.run_dir, proving.pipeline)
+        verdict = verify(run.run_dir, claims(proving.pipeline))
     return Proof(
         run_dir=run.run_dir,
         app=proving.app,

@@ -1,6 +1,6 @@
 """Is the result right? An independent answer, from the kept input alone.
 
-For every sink with an expected computation (`@pipeline.expected`): read what the sources published,
+For every sink with an expected computation: read what the sources published,
 compute in plain Python what the sink must hold, read what it holds, compare row by row. Where the
 run was stopped in the middle, this is what must hold:
 
@@ -27,14 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError
-from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
+from holdfast.verify.claims import Claims, MadeRows, Row, SinkClaim
 from holdfast.verify.compare import Canonical, Difference, canonical, compare
 from holdfast.verify.sinks import SinkContent, read_sink
 from holdfast.verify.slice_log import (
     Delivered,
     KeptSlice,
     Prefix,
-    Row,
     dead_rows,
     delivered,
     epoch_length,
@@ -103,26 +102,26 @@ class Verdict:
         }
 
 
-def verify(run_dir: Path, pipeline: Pipeline) -> Verdict:
+def verify(run_dir: Path, claims: Claims) -> Verdict:
     """Compare what a run delivered with what its input says it must have."""
-    if not pipeline.expectations:
+    if not claims.sinks:
         raise BadInputError(
             "has no expected computation",
-            where=pipeline.name,
+            where=claims.pipeline,
             hint="register one with @pipeline.expected(SINK)",
         )
-    kept = {source.name: kept_slices(run_dir, source.name) for source in pipeline.sources}
-    epoch_s = epoch_length(run_dir) or pipeline.epoch_s
+    kept = {source.name: kept_slices(run_dir, source.name) for source in claims.sources}
+    epoch_s = epoch_length(run_dir) or claims.epoch_s
     findings = [
-        _check_source(run_dir, operator.name, operator.source, kept[operator.name], epoch_s)
-        for operator in pipeline.sources
-        if isinstance(operator.source, Rate | Generator)
+        _check_source(run_dir, source.name, source.made, kept[source.name], epoch_s)
+        for source in claims.sources
+        if source.made is not None
     ]
     dead = dead_rows(run_dir)
-    for sink, expected in pipeline.expectations.items():
-        rows = _Input(kept=kept, dead=_dead_for(pipeline, sink, dead))
-        findings.append(_check_sink(run_dir, pipeline, pipeline.operator(sink), expected, rows))
-    return Verdict(pipeline=pipeline.name, findings=tuple(findings))
+    for sink in claims.sinks:
+        rows = _Input(kept=kept, dead=_dead_for(sink, dead))
+        findings.append(_check_sink(run_dir, sink, rows))
+    return Verdict(pipeline=claims.pipeline, findings=tuple(findings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,20 +149,16 @@ class _Input:
 
 
 def _dead_for(
-    pipeline: Pipeline, sink: str, dead: Mapping[tuple[str, str], Sequence[Row]]
+    sink: SinkClaim, dead: Mapping[tuple[str, str], Sequence[Row]]
 ) -> dict[str, Counter[Canonical]]:
     """Source rows that never reached a sink because a segment before it quarantined them.
 
     Rows quarantined behind another operator cannot be traced back to an input row; an expected
     computation must then leave them out itself.
     """
-    before = {sink}
-    for operator in reversed(pipeline.operators):
-        if operator.name in before:
-            before.update(operator.inputs)
     found: dict[str, Counter[Canonical]] = {}
     for (segment, operator_name), rows in dead.items():
-        if segment in before:
+        if segment in sink.upstream:
             # Two segments that fail on one row have lost one row.
             found[operator_name] = found.get(operator_name, Counter()) | Counter(
                 map(canonical, rows)
@@ -174,48 +169,42 @@ def _dead_for(
 def _check_source(
     run_dir: Path,
     name: str,
-    source: Rate | Generator,
+    made: MadeRows,
     slices: Sequence[KeptSlice],
     epoch_s: float,
 ) -> Finding:
     """Kept and late rows of a generated source against the generator itself."""
     shards = max((item.shard for item in slices), default=0) + 1
-    made: list[Row] = []
+    required: list[Row] = []
     found: list[Row] = []
     for shard in range(shards):
         own = [item for item in slices if item.shard == shard]
         last = max((item.upto for item in own), default=-1)
         for epoch in range(last + 1):
-            table = source.table(epoch, epoch_s=epoch_s, shard=shard, shards=shards)
-            made += table.to_pylist()
+            required += made(epoch, epoch_s=epoch_s, shard=shard, shards=shards)
         found += [row for item in own for row in item.rows]
         # A batch that was read and not yet published may have put late rows aside already.
         found += late_rows(run_dir, f"{name}#{shard}", len(own))
     return Finding(
         name=name,
         kind="source",
-        difference=compare(found, made),
+        difference=compare(found, required),
         epoch=max((item.upto for item in slices), default=-1),
     )
 
 
-def _check_sink(
-    run_dir: Path, pipeline: Pipeline, sink: Operator, expected: Expected, kept: _Input
-) -> Finding:
-    if sink.sink is None:
-        raise AssertionError("a sink operator has a sink")
-    producer = pipeline.operator(sink.inputs[0])
+def _check_sink(run_dir: Path, sink: SinkClaim, kept: _Input) -> Finding:
     progress = delivered(run_dir, sink.name, kept.kept.keys())
-    everything = expected.function(kept.rows())
-    content = _newest(read_sink(run_dir, sink.name, sink.sink, everything), producer)
+    everything = sink.expected(kept.rows())
+    content = _newest(read_sink(run_dir, sink.name, sink.place, everything), sink.key)
     certain = content.batch is not None and content.batch >= progress.batch
-    now = [expected.function(kept.rows(prefix)) for prefix in progress.reflects]
-    before = [expected.function(kept.rows(prefix)) for prefix in progress.reflects_before]
-    if expected.closes:
-        difference = _compare_closed(expected.closes, everything, content, progress)
-    elif producer.mode == "upsert":
+    now = [sink.expected(kept.rows(prefix)) for prefix in progress.reflects]
+    before = [sink.expected(kept.rows(prefix)) for prefix in progress.reflects_before]
+    if sink.closes:
+        difference = _compare_closed(sink.closes, everything, content, progress)
+    elif sink.key:
         states = now if certain else [*now, *before]
-        difference = _compare_states(states, content, producer.upsert_key)
+        difference = _compare_states(states, content, sink.key)
     else:
         least = reduce(and_, map(_multiset, now if certain else before))
         most = reduce(or_, map(_multiset, now))
@@ -229,11 +218,11 @@ def _check_sink(
     )
 
 
-def _newest(content: SinkContent, producer: Operator) -> SinkContent:
+def _newest(content: SinkContent, key: tuple[str, ...]) -> SinkContent:
     """Of upserted rows the newest version of each, which is what they mean."""
-    if producer.mode != "upsert":
+    if not key:
         return content
-    rows = {_key(row, producer.upsert_key): row for row in content.rows}
+    rows = {_key(row, key): row for row in content.rows}
     return SinkContent(rows=tuple(rows.values()), batch=content.batch)
 
 

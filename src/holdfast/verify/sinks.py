@@ -14,8 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from holdfast.errors import BadInputError
-from holdfast.pipeline import Parquet, Sink, Sqlite
-from holdfast.verify.slice_log import Row
+from holdfast.verify.claims import ParquetFolder, Row, SqliteTable
 
 _PART = re.compile(r"part-(\d+)\.parquet")
 
@@ -29,15 +28,17 @@ class SinkContent:
     """The last batch that certainly was delivered; None: the sink does not say."""
 
 
-def read_sink(run_dir: Path, name: str, sink: Sink, like: Sequence[Row] = ()) -> SinkContent:
+def read_sink(
+    run_dir: Path, name: str, place: ParquetFolder | SqliteTable | None, like: Sequence[Row] = ()
+) -> SinkContent:
     """The content of a sink; values are read as the types of the rows in `like`."""
-    match sink:
-        case Parquet(path=path):
+    match place:
+        case ParquetFolder(path=path):
             return _read_parquet(run_dir / path)
-        case Sqlite(path=path, table=table):
+        case SqliteTable(path=path, table=table):
             return _read_sqlite(run_dir / path, table, name, like)
     raise BadInputError(
-        f"a {type(sink).__name__} keeps nothing to compare",
+        "keeps nothing to compare",
         where=name,
         hint="verify sinks of the kinds Parquet and Sqlite",
     )

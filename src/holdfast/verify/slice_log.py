@@ -19,8 +19,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.verify.claims import Row
 
-Row: TypeAlias = dict[str, Any]
 Prefix: TypeAlias = dict[tuple[str, int], int]
 """Source and shard to how many of its slices are reflected."""
 

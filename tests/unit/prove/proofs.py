@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.model.topology import Edge, Operator, Topology
-from holdfast.prove.judge import Aim, Normal, Promise, Recovered, compare
+from holdfast.prove.aim import Aim
+from holdfast.prove.judge import Normal, Promise, Recovered, compare
 from holdfast.prove.result import Proof, Struck
 from holdfast.runtime.launch.run import StopReport
 from holdfast.verify.check import Finding, Verdict

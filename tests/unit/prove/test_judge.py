@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.prove.aim import aims
 from holdfast.prove.judge import (
     PHASES,
     Comparison,
@@ -16,7 +17,6 @@ from holdfast.prove.judge import (
     Promise,
     Recovered,
     SeenSlice,
-    aims,
     binomial_tail,
     bound_kept,
     compare,
@@ -360,3 +360,4 @@ def test_the_binomial_tail():
     assert binomial_tail(3, 0, 0.05) == pytest.approx(1.0)
     assert binomial_tail(3, 1, 0.05) == pytest.approx(1 - 0.95**3)
     assert binomial_tail(3, 3, 0.05) == pytest.approx(0.05**3)
+    assert binomial_tail(5000, 250, 0.05) == pytest.approx(0.5, abs=0.02)

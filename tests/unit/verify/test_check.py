@@ -18,6 +18,7 @@ from tests.unit.verify.rundirs import (
 
 from holdfast.errors import BadInputError, CorruptLogError
 from holdfast.pipeline import Console, Pipeline, Rate
+from holdfast.pipeline.claims import claims
 from holdfast.verify.check import verify
 
 pytestmark = pytest.mark.unit
@@ -26,7 +27,7 @@ KINDS = ["append", "upsert", "window"]
 
 
 def sink_finding(run, pipeline):
-    verdict = verify(run, pipeline)
+    verdict = verify(run, claims(pipeline))
     return verdict, next(item for item in verdict.findings if item.kind == "sink")
 
 
@@ -139,7 +140,7 @@ def test_what_a_source_lost_or_changed_is_found(tmp_path, change):
         "alter": [{**rows[0], "n": 0}, rows[1]],
     }[change]
     write_slice(tmp_path, "s", 5, changed, watermark_us=4_500_000)
-    source = verify(tmp_path, pipeline).findings[0]
+    source = verify(tmp_path, claims(pipeline)).findings[0]
     assert source.kind == "source"
     assert not source.ok
 
@@ -152,13 +153,13 @@ def test_late_rows_are_part_of_what_a_source_made(tmp_path):
     rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
     write_slice(tmp_path, "s", 5, rows[1:], watermark_us=4_500_000)
     write_part(tmp_path, 5, rows[1:])
-    assert not verify(tmp_path, pipeline).ok
+    assert not verify(tmp_path, claims(pipeline)).ok
     late = tmp_path / "units" / "s#0" / "late"
     late.mkdir(parents=True)
     table = pa.Table.from_pylist(rows[:1])
     for number in (5, EPOCHS):
         write_stream(late / f"{number:010d}.arrow", table)
-    assert verify(tmp_path, pipeline).ok
+    assert verify(tmp_path, claims(pipeline)).ok
 
 
 def test_quarantined_rows_are_left_out(tmp_path):
@@ -174,7 +175,7 @@ def test_quarantined_rows_are_left_out(tmp_path):
     _, found = sink_finding(tmp_path, pipeline)
     assert found.difference.unexpected + found.difference.doubled == 1
     write_part(tmp_path, 5, rows[1:])
-    assert verify(tmp_path, pipeline).ok
+    assert verify(tmp_path, claims(pipeline)).ok
 
 
 def test_trimmed_input_cannot_be_verified(tmp_path):
@@ -182,7 +183,7 @@ def test_trimmed_input_cannot_be_verified(tmp_path):
     pipeline = write_run(tmp_path)
     (tmp_path / "log" / "s" / "0" / "slices" / "t0-0000000000").unlink()
     with pytest.raises(BadInputError, match="run with --keep-input"):
-        verify(tmp_path, pipeline)
+        verify(tmp_path, claims(pipeline))
 
 
 def test_a_torn_slice_file_is_named(tmp_path):
@@ -191,7 +192,7 @@ def test_a_torn_slice_file_is_named(tmp_path):
     path = tmp_path / "log" / "s" / "0" / "data" / "0000000005-g0.arrow"
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(CorruptLogError, match=r"0000000005-g0\.arrow"):
-        verify(tmp_path, pipeline)
+        verify(tmp_path, claims(pipeline))
 
 
 def test_an_altered_record_is_named(tmp_path):
@@ -200,14 +201,14 @@ def test_an_altered_record_is_named(tmp_path):
     path = tmp_path / "log" / "s" / "0" / "slices" / "t0-0000000005"
     path.write_bytes(path.read_bytes().replace(b'"upto": 5', b'"upto": 6'))
     with pytest.raises(CorruptLogError, match="t0-0000000005: is torn or altered"):
-        verify(tmp_path, pipeline)
+        verify(tmp_path, claims(pipeline))
 
 
 def test_nothing_compared_is_not_a_success(tmp_path):
     """A run that delivered nothing proves nothing."""
     pipeline = make_pipeline("window")
     write_slice(tmp_path, "s", 0, pipeline.operator("s").source.table(0, epoch_s=1.0).to_pylist())
-    verdict = verify(tmp_path, pipeline)
+    verdict = verify(tmp_path, claims(pipeline))
     assert not verdict.ok
     assert "let it run longer" in verdict.findings[-1].note
 
@@ -217,7 +218,7 @@ def test_a_pipeline_without_expectations_is_refused(tmp_path):
     p = Pipeline("p")
     p.sink("out", p.source("s", Rate(1)), Console())
     with pytest.raises(BadInputError, match="has no expected computation"):
-        verify(tmp_path, p)
+        verify(tmp_path, claims(p))
 
 
 def test_production_records_and_slices_are_readable(tmp_path):
@@ -270,7 +271,7 @@ def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
     assert verdict.ok
     assert found.difference.compared == 1
     write_part(tmp_path, 4, [])
-    assert not verify(tmp_path, pipeline).ok
+    assert not verify(tmp_path, claims(pipeline)).ok
 
 
 def sharded_upserts(run, lag):
@@ -287,15 +288,15 @@ def sharded_upserts(run, lag):
 def test_rows_of_a_shard_may_reflect_less_input(tmp_path):
     """Each upserted row is held to the states its shard may be in, and to no other."""
     pipeline = sharded_upserts(tmp_path, lag=2)
-    assert verify(tmp_path, pipeline).ok
+    assert verify(tmp_path, claims(pipeline)).ok
     epochs = range(EPOCHS - 2)
     lagging = sum(epoch for epoch in epochs if epoch % 2)
     with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
         base.execute("UPDATE results SET n = ? WHERE key = 'k1'", (lagging,))
-    assert verify(tmp_path, pipeline).ok
+    assert verify(tmp_path, claims(pipeline)).ok
     with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
         base.execute("UPDATE results SET n = n - 1 WHERE key = 'k1'")
-    assert not verify(tmp_path, pipeline).ok
+    assert not verify(tmp_path, claims(pipeline)).ok
     with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
         base.execute("DELETE FROM results WHERE key = 'k1'")
     _, found = sink_finding(tmp_path, pipeline)
