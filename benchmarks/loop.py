@@ -36,10 +36,10 @@ from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.plan.joint.result import deploy_options
 from holdfast.plan.protocol import PlanRequest
 from holdfast.plan.session import plan_topology
+from holdfast.profile.cpu import sessions_cpu
 from holdfast.prove.judge import Normal, Recovered, bound_kept, percentile
 from holdfast.prove.result import Audience, Proof, Struck
 from holdfast.prove.run import Proving, prove
-from holdfast.runtime.profile.cpu import sessions_cpu
 
 JOINT, NEVER, EVERYWHERE = "joint", "never cut", "cut everywhere"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "word_count.py"

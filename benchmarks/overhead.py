@@ -31,7 +31,7 @@ from benchmarks._stream_common import (
     scratch,
 )
 from holdfast.control.shell.wire import ConnectionLostError
-from holdfast.runtime.profile.cpu import sessions_cpu
+from holdfast.profile.cpu import sessions_cpu
 from holdfast.runtime.spark.java import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount

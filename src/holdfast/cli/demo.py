@@ -190,7 +190,7 @@ def _save(path: Path, text: str) -> None:
 
 def _profile(teller: _Teller, app: str) -> Statistics:
     """What the pipeline and the machine do, measured for a few seconds."""
-    from holdfast.runtime.profile import profile
+    from holdfast.profile import profile
 
     teller.wait("running the word count cut at every operator, to see what each one does")
     statistics = profile(app, PROFILE_S, quick=True, say=teller.wait)

@@ -40,7 +40,7 @@ def profile(
     from holdfast.cli.prove import interruptible
     from holdfast.model.statistics import dump_statistics
     from holdfast.pipeline import load_pipeline
-    from holdfast.runtime.profile import profile as measure
+    from holdfast.profile import profile as measure
     from holdfast.runtime.spark.prepare import prepare
     from holdfast.units import parse_time
 

@@ -8,6 +8,7 @@ from rich.console import Console
 from tests.unit.prove.proofs import make_proof
 from typer.testing import CliRunner
 
+from holdfast import profile as profiling
 from holdfast.cli import demo as commands
 from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
@@ -15,7 +16,6 @@ from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.prove import report
 from holdfast.prove import run as prove_run
 from holdfast.prove.judge import Normal
-from holdfast.runtime import profile as profiling
 from holdfast.runtime.spark import prepare
 
 pytestmark = pytest.mark.unit

@@ -19,11 +19,11 @@ from holdfast.errors import HoldfastError
 from holdfast.model.deployment import key_group_range
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Pipeline
+from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY
-from holdfast.runtime.profile.state import StateFiles
 from holdfast.runtime.spark.checkpoint import (
     batch_number,
     clone_checkpoint,

@@ -18,6 +18,6 @@ def profile(
 
     `quick` takes what concerns the machine from an earlier profile. Progress is told to `say`.
     """
-    from holdfast.runtime.profile.launch import measure  # noqa: PLC0415 - estimates need no Spark
+    from holdfast.profile.launch import measure  # noqa: PLC0415 - estimates need no Spark
 
     return measure(app, seconds, quick=quick, say=say or (lambda _: None))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.profile.sizing import Sizing, Tried
+from holdfast.profile.sizing import Sizing, Tried
 
 pytestmark = pytest.mark.unit
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from holdfast.control.shell.application import absolute_app
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.model.statistics import Statistics, parse_statistics
+from holdfast.profile.cache import cores, save_machine
+from holdfast.profile.recoveries import measure_recoveries
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
-from holdfast.runtime.profile.cache import cores, save_machine
-from holdfast.runtime.profile.recoveries import measure_recoveries
 
 Say = Callable[[str], None]
 
@@ -44,7 +44,7 @@ def measure(app: str, seconds: float, *, quick: bool, say: Say) -> Statistics:
 def _measure_apart(app: str, seconds: float, folder: Path, *, quick: bool, say: Say) -> Statistics:
     launch = secrets.token_hex(8)
     command = [
-        *(sys.executable, "-m", "holdfast.runtime.profile", app),
+        *(sys.executable, "-m", "holdfast.profile", app),
         *("--seconds", str(seconds), "--folder", str(folder)),
         *(["--quick"] if quick else []),
     ]

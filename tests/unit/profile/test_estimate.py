@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.model.deployment import KEY_GROUPS
 from holdfast.model.statistics import Measure
-from holdfast.runtime.profile import estimate
+from holdfast.profile import estimate
 
 pytestmark = pytest.mark.unit
 

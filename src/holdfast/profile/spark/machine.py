@@ -24,12 +24,12 @@ from pyspark.sql.types import StructType
 from holdfast.model.deployment import Boundary
 from holdfast.model.records import SliceRecord
 from holdfast.model.statistics import Affine, MachineStatistics, Measure
+from holdfast.profile import estimate
+from holdfast.profile.cache import cores
+from holdfast.profile.cpu import load_average
+from holdfast.profile.spark.replay import UNIT, Replay, Sample, Seen, drop, read_only
+from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.profile import estimate
-from holdfast.runtime.profile.cache import cores
-from holdfast.runtime.profile.cpu import load_average
-from holdfast.runtime.profile.state import StateFiles
-from holdfast.runtime.spark.profile.replay import UNIT, Replay, Sample, Seen, drop, read_only
 from holdfast.runtime.spark.publish import write_files
 from holdfast.runtime.spark.reader import InputSpec
 

@@ -20,12 +20,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from holdfast.model.deployment import Segment
 from holdfast.model.statistics import Measure
 from holdfast.pipeline import Pipeline
-from holdfast.runtime.profile import estimate
-from holdfast.runtime.profile.cpu import load_average
+from holdfast.profile import estimate
+from holdfast.profile.cpu import load_average
+from holdfast.profile.spark.collect import Collected
+from holdfast.profile.spark.operators import samples
+from holdfast.profile.spark.replay import Build, Replay, Sample
 from holdfast.runtime.spark.compile import build
-from holdfast.runtime.spark.profile.collect import Collected
-from holdfast.runtime.spark.profile.operators import samples
-from holdfast.runtime.spark.profile.replay import Build, Replay, Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from holdfast.model.statistics import REFERENCE_MACHINE, Measure
-from holdfast.runtime.profile import cache
-from holdfast.runtime.profile.recoveries import restore_time
-from holdfast.runtime.spark.profile.operators import without_state
+from holdfast.profile import cache
+from holdfast.profile.recoveries import restore_time
+from holdfast.profile.spark.operators import without_state
 
 pytestmark = pytest.mark.unit
 

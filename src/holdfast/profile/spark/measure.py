@@ -14,13 +14,13 @@ from holdfast.model.statistics import (
     Statistics,
 )
 from holdfast.pipeline import Pipeline
-from holdfast.runtime.profile.cache import known_machine
-from holdfast.runtime.profile.observe import ShardState, operator_statistics
-from holdfast.runtime.profile.sizing import Sizing
-from holdfast.runtime.spark.profile.collect import SETTINGS, Collected, collect
-from holdfast.runtime.spark.profile.fixed import FixedCosts, Rounds
-from holdfast.runtime.spark.profile.machine import measure_machine
-from holdfast.runtime.spark.profile.operators import operator_cost, row_sizes, without_state
+from holdfast.profile.cache import known_machine
+from holdfast.profile.observe import ShardState, operator_statistics
+from holdfast.profile.sizing import Sizing
+from holdfast.profile.spark.collect import SETTINGS, Collected, collect
+from holdfast.profile.spark.fixed import FixedCosts, Rounds
+from holdfast.profile.spark.machine import measure_machine
+from holdfast.profile.spark.operators import operator_cost, row_sizes, without_state
 from holdfast.runtime.spark.session import start_session
 
 Say = Callable[[str], None]

@@ -22,12 +22,12 @@ from holdfast.model.records import SliceRecord
 from holdfast.model.statistics import Measure
 from holdfast.pipeline import Operator, Pipeline
 from holdfast.pipeline.sources import GENERATED
+from holdfast.profile import estimate
+from holdfast.profile.sizing import Sizing, Tried
+from holdfast.profile.spark.collect import Collected
+from holdfast.profile.spark.replay import Replay, Sample, Seen
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.profile import estimate
-from holdfast.runtime.profile.sizing import Sizing, Tried
 from holdfast.runtime.spark.compile import build, input_specs
-from holdfast.runtime.spark.profile.collect import Collected
-from holdfast.runtime.spark.profile.replay import Replay, Sample, Seen
 
 SAMPLE_ROWS = 50_000
 """Rows of an operator's input that are kept for replaying, newest first."""

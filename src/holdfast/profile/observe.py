@@ -15,8 +15,8 @@ from holdfast.model.deployment import Deployment, Segment, key_group_range
 from holdfast.model.records import SliceRecord
 from holdfast.model.statistics import Measure, OperatorStatistics
 from holdfast.pipeline import Operator, Pipeline, SparkSource
-from holdfast.runtime.profile import estimate
-from holdfast.runtime.profile.state import Snapshot
+from holdfast.profile import estimate
+from holdfast.runtime.checkpoint.state import Snapshot
 
 Records = Mapping[tuple[str, int], Sequence[SliceRecord]]
 """Boundary and shard to its slices, in order."""

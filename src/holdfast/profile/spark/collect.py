@@ -19,9 +19,9 @@ from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.model.records import SliceRecord
 from holdfast.pipeline import Pipeline, deploy
+from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.profile.state import StateFiles
 from holdfast.runtime.spark.host import SparkUnitHost
 
 POLL_S = 0.1

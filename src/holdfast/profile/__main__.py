@@ -18,8 +18,8 @@ from holdfast.control.shell.application import app_folder
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.model.statistics import dump_statistics
 from holdfast.pipeline import load_pipeline
-from holdfast.runtime.profile.cpu import CpuMeter
-from holdfast.runtime.spark.profile.measure import Work, measure_on_spark
+from holdfast.profile.cpu import CpuMeter
+from holdfast.profile.spark.measure import Work, measure_on_spark
 
 WATCH_S = 0.5
 

@@ -22,15 +22,15 @@ from holdfast.control.shell.rundir import RunSpec
 from holdfast.model.deployment import Deployment, UnitId
 from holdfast.model.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.profile import estimate
+from holdfast.profile.cpu import load_average, sessions_cpu
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.profile import estimate
-from holdfast.runtime.profile.cpu import load_average, sessions_cpu
 
 Say = Callable[[str], None]
 
-APP = "holdfast.runtime.spark.profile.reference:pipeline"
+APP = "holdfast.profile.spark.reference:pipeline"
 UNIT = UnitId(segment="count")
 SOURCE = UnitId(segment="rows")
 STEADY_EPOCHS = 8

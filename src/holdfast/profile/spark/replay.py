@@ -29,11 +29,11 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.model.deployment import KEY_GROUPS
 from holdfast.model.records import SliceRecord
+from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.profile.cpu import CpuMeter
 from holdfast.runtime.spark.compile import read_frames
 from holdfast.runtime.spark.reader import TICK, InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.session import unit_session
