@@ -30,10 +30,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
+from holdfast.health.policy import Policy
 from holdfast.pipeline import Files, Parquet, Pipeline, deploy
 from holdfast.pipeline.deploy import Cuts
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog

@@ -24,10 +24,10 @@ from typing import Any
 import psutil
 
 from benchmarks._stream_common import end_on_terminate, scratch
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.node.processes import session_members

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from holdfast.control.client import ControlClient
-from holdfast.control.policy import Policy
-from holdfast.control.shell.endpoint import FILE, read_endpoint
-from holdfast.control.shell.rundir import RunSpec, journal_path, node_log_path
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.errors import BadInputError
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
+from holdfast.health.policy import Policy
 from holdfast.health.stall import StallPolicy
 from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.rundir.endpoint import read_endpoint
+from holdfast.rundir.paths import ENDPOINT, journal_path, node_log_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.node.processes import ProcessId
@@ -133,7 +134,7 @@ def test_a_quiet_run_starts_and_stops_cleanly(start):
     assert {node["node"] for node in view["nodes"]} == {"n0", "n1", "s0"}
     assert next(n for n in view["nodes"] if n["node"] == "s0")["spare"]
     ended_exactly_once(run)
-    assert not (run.run_dir / FILE).exists()
+    assert not (run.run_dir / ENDPOINT).exists()
     text = node_log_path(run.run_dir, unit(view, SRC)["node"]).read_text()
     assert "unit=src#0 generation=1 start" in text
 
@@ -314,7 +315,7 @@ def test_a_wrong_token_is_refused(start):
     run = start(wait=False)
     run.wait_for(lambda _: True, DEADLINE_S)
     endpoint = read_endpoint(run.run_dir)
-    assert (run.run_dir / FILE).stat().st_mode & 0o777 == 0o600
+    assert (run.run_dir / ENDPOINT).stat().st_mode & 0o777 == 0o600
     assert journal_path(run.run_dir).stat().st_mode & 0o777 == 0o600
     stranger = type(endpoint)(
         host=endpoint.host, port=endpoint.port, token="0" * 64, pid=0, launch=""
@@ -349,7 +350,7 @@ def test_nodes_die_with_their_launcher(tmp_path):
         sys.path.insert(0, ".")
         from pathlib import Path
         from tests.chaos.test_coordinator_processes import DEPLOYMENT, policy
-        from holdfast.control.shell.rundir import RunSpec
+        from holdfast.rundir.spec import RunSpec
         from holdfast.runtime.launch.local import LaunchSettings
         from holdfast.runtime.launch.run import LocalRun, all_running
         spec = RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=policy())

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, journal_path, scratch_path
 from holdfast.health.budget import RestartBudget
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.rundir.paths import journal_path, scratch_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.children import ProcessList
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running

@@ -11,13 +11,14 @@ import pytest
 from holdfast.cli.live import failures
 from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, node_log_path, scratch_path
 from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.inject import Injector
 from holdfast.faults.schedule import Fault, Schedule
+from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.claims import claims
+from holdfast.rundir.paths import node_log_path, scratch_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.verify.check import verify

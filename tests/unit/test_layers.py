@@ -22,6 +22,7 @@ LAYERS = (
     "plan",
     "draw",
     "health",
+    "rundir",
     "control",
     "pipeline",
     "runtime",

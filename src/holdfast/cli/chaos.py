@@ -102,7 +102,9 @@ def _schedule(path: Path | None, seed: int | None, faults: int, kinds: str) -> S
 
 
 def _app_of(run: Path) -> str:
-    path = run / "run.json"
+    from holdfast.rundir.paths import spec_path
+
+    path = spec_path(run)
     try:
         app = json.loads(path.read_text(encoding="utf-8")).get("app")
     except (OSError, ValueError) as error:

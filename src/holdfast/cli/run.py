@@ -26,8 +26,8 @@ from holdfast.cli.deployment import (
 
 if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
-    from holdfast.control.shell.rundir import RunSpec
     from holdfast.model.deployment import Deployment
+    from holdfast.rundir.spec import RunSpec
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
 RunDir = Annotated[
@@ -127,7 +127,7 @@ def status(run_dir: RunDir = None, as_json: Json = False) -> None:
     from rich.console import Console
 
     from holdfast.cli.live import live_view, tracebacks
-    from holdfast.control.shell.rundir import read_spec
+    from holdfast.rundir.spec import read_spec
 
     directory = find_run(run_dir)
     with _client(directory) as client:
@@ -222,15 +222,14 @@ def stop(
 
 def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
     """The run directory meant: the one given, or the only live one below runs/."""
-    from holdfast.control.shell.endpoint import FILE
-    from holdfast.control.shell.rundir import spec_path
     from holdfast.errors import BadInputError
+    from holdfast.rundir.paths import ENDPOINT, SPEC, spec_path
 
     if run_dir is not None:
         if not spec_path(run_dir).exists():
             raise BadInputError("is not a run directory", where=str(run_dir))
         return run_dir
-    found = sorted(path.parent for path in Path("runs").glob(f"*/{FILE if live else 'run.json'}"))
+    found = sorted(path.parent for path in Path("runs").glob(f"*/{ENDPOINT if live else SPEC}"))
     if len(found) != 1:
         names = ", ".join(map(str, found))
         what = f"several runs: {names}" if found else "nothing runs below runs/"
@@ -240,8 +239,10 @@ def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
 
 def find_lines(run_dir: Path, name: str) -> list[str]:
     """Log lines about a unit (or all shards of a segment) by time, or all a node has said."""
+    from holdfast.rundir.paths import node_output_path, nodes_folder
+
     found: list[tuple[str, str]] = []
-    for path in sorted((run_dir / "nodes").glob("*.log*"), reverse=True):  # .log.1 is older
+    for path in sorted(nodes_folder(run_dir).glob("*.log*"), reverse=True):  # .log.1 is older
         whole = path.name.partition(".log")[0] == name
         stamp = ""
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -250,7 +251,7 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
             if whole or f"unit={name} " in line or f"unit={name}#" in line:
                 found.append((stamp, line))
     found.sort(key=lambda item: item[0])
-    output = run_dir / "nodes" / f"{name}.out"
+    output = node_output_path(run_dir, name)
     said = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
     return [*(line for _, line in found), *said.splitlines()]
 
@@ -264,9 +265,9 @@ def _spec(
     nodes: int,
     max_units: int,
 ) -> RunSpec:
-    from holdfast.control.policy import Policy
-    from holdfast.control.shell.rundir import RunSpec
     from holdfast.errors import BadInputError
+    from holdfast.health.policy import Policy
+    from holdfast.rundir.spec import RunSpec
 
     if len(deployment.units()) > nodes * max_units:
         raise BadInputError(

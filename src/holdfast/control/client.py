@@ -7,9 +7,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.control.shell.endpoint import read_endpoint
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.errors import BadInputError
+from holdfast.rundir.endpoint import read_endpoint
 
 
 class ControlClient:

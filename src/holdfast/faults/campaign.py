@@ -11,14 +11,14 @@ from typing import Any
 
 from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
 from holdfast.runtime.node.processes import session_members

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from holdfast.clock import Clock
-from holdfast.control.shell.application import app_folder
-from holdfast.control.shell.rundir import read_spec
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
-from holdfast.verify.slice_log import boundaries, numbered, read_record
+from holdfast.rundir.application import app_folder
+from holdfast.rundir.spec import read_spec
+from holdfast.verify.slice_log import newest_files
 
 WAIT_S = 0.05
 PATIENCE_S = 20.0
@@ -205,16 +205,8 @@ class Injector:
         return str(path.relative_to(self._run.run_dir))
 
     def _newest_file(self, operator: str) -> Path | None:
-        log = self._run.run_dir / "log"
-        logs = boundaries(self._run.run_dir, operator) if operator else sorted(log.glob("*"))
-        files = []
-        for folder in logs:
-            for shard in sorted(folder.glob("[0-9]*")):
-                for number, record in reversed(numbered(shard / "slices").items()):
-                    names = [file["name"] for file in read_record(record, "slice")["files"]]
-                    files += [(number, shard / "data" / name) for name in names]
-                    break
-        there = [path for _, path in files if path.is_file() and path.stat().st_size > 1]
+        files = newest_files(self._run.run_dir, operator)
+        there = [path for path in files if path.is_file() and path.stat().st_size > 1]
         return there[int(self._rng.integers(len(there)))] if there else None
 
     def _poison(self, fault: Fault) -> str:

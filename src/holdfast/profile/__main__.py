@@ -14,12 +14,12 @@ import threading
 import time
 from pathlib import Path
 
-from holdfast.control.shell.application import app_folder
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.model.statistics import dump_statistics
 from holdfast.pipeline import load_pipeline
 from holdfast.profile.cpu import CpuMeter
 from holdfast.profile.spark.measure import Work, measure_on_spark
+from holdfast.rundir.application import app_folder
 
 WATCH_S = 0.5
 

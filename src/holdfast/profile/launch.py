@@ -16,11 +16,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.control.shell.application import absolute_app
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.model.statistics import Statistics, parse_statistics
 from holdfast.profile.cache import cores, save_machine
 from holdfast.profile.recoveries import measure_recoveries
+from holdfast.rundir.application import absolute_app
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
 
 Say = Callable[[str], None]

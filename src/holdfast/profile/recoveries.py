@@ -17,13 +17,13 @@ from typing import Any, Self
 
 import psutil
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment, UnitId
 from holdfast.model.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.profile import estimate
 from holdfast.profile.cpu import load_average, sessions_cpu
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog

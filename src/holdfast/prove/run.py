@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
@@ -39,6 +38,7 @@ from holdfast.prove.judge import (
     promises,
 )
 from holdfast.prove.result import Audience, Proof, Struck
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from holdfast.control.shell.rundir import RunSpec
 from holdfast.model.deployment import Deployment, Segment, UnitId
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.host import UnitStatus
 
 POLL_S = 0.01

@@ -95,14 +95,28 @@ def numbered(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def boundaries(run_dir: Path, operator: str) -> list[Path]:
-    """The logs of one operator's output, one per key they are laid out by."""
+def boundaries(run_dir: Path, operator: str = "") -> list[Path]:
+    """The logs of one operator's output, one per key they are laid out by; or of all."""
     log = run_dir / "log"
     if not log.is_dir():
         return []
     return sorted(
-        path for path in log.iterdir() if unquote(path.name).partition("@")[0] == operator
+        path
+        for path in log.iterdir()
+        if not operator or unquote(path.name).partition("@")[0] == operator
     )
+
+
+def newest_files(run_dir: Path, operator: str = "") -> list[Path]:
+    """The files that the newest slice of each shard names, of one operator or of all."""
+    found: list[Path] = []
+    for log in boundaries(run_dir, operator):
+        for shard in sorted(log.glob("[0-9]*")):
+            records = numbered(shard / "slices")
+            if records:
+                newest = read_record(records[max(records)], "slice")
+                found += [shard / "data" / file["name"] for file in newest["files"]]
+    return found
 
 
 def kept_slices(run_dir: Path, source: str) -> list[KeptSlice]:

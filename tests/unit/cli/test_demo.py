@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from holdfast import profile as profiling
 from holdfast.cli import demo as commands
-from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
 from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.prove import report
 from holdfast.prove import run as prove_run
 from holdfast.prove.judge import Normal
+from holdfast.rundir.paths import spec_path
 from holdfast.runtime.spark import prepare
 
 pytestmark = pytest.mark.unit

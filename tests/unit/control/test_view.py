@@ -9,9 +9,7 @@ from tests.unit.control.world import A, B, started
 from holdfast.cli.live import failures, live_view, retries, tracebacks
 from holdfast.control import codec
 from holdfast.control import events as e
-from holdfast.control.policy import Policy
 from holdfast.control.view import summary, view
-from holdfast.health.heartbeat import HeartbeatPolicy
 
 pytestmark = pytest.mark.unit
 
@@ -129,12 +127,6 @@ def test_a_stopping_run_says_so():
     world = started()
     world.do(e.StopRequested(cause="x"))
     assert shown(world)["status"] == "stopping"
-
-
-def test_policies_survive_their_json_form():
-    """A policy written to run.json is read back equal."""
-    policy = Policy(workers=3, heartbeat=HeartbeatPolicy(kind="fixed", timeout_s=1.25))
-    assert codec.policy_from_json(json.loads(json.dumps(codec.policy_to_json(policy)))) == policy
 
 
 def test_messages_survive_the_wire():

@@ -7,7 +7,7 @@ import pytest
 from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.model.records import SliceRecord
 from holdfast.prove.run import SliceWatch
-from holdfast.runtime.log.layout import member
+from holdfast.rundir.layout import member
 from holdfast.runtime.log.slicelog import SliceLog
 
 pytestmark = pytest.mark.unit

@@ -226,7 +226,7 @@ def test_production_records_and_slices_are_readable(tmp_path):
     import numpy as np
 
     from holdfast.model.records import RangeRecord, SliceRecord, encode
-    from holdfast.runtime.log.layout import Layout, member
+    from holdfast.rundir.layout import Layout, member
     from holdfast.runtime.log.slices import write_slice_file
     from holdfast.verify.slice_log import delivered, kept_slices
 

@@ -28,11 +28,11 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
-from holdfast.control.shell.endpoint import Endpoint, remove_endpoint, write_endpoint
 from holdfast.control.shell.journal import Journal
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.view import view
 from holdfast.model.deployment import UnitId
+from holdfast.rundir.endpoint import Endpoint, remove_endpoint, write_endpoint
 
 log = logging.getLogger("holdfast.coordinator")
 

@@ -13,7 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from holdfast.control.shell.rundir import scratch_path, up_marker
+from holdfast.rundir.paths import (
+    coordinator_output_path,
+    node_output_path,
+    processes_path,
+    scratch_path,
+    up_marker,
+)
 from holdfast.runtime.node.processes import (
     LAUNCH_VARIABLE,
     ProcessId,
@@ -59,7 +65,8 @@ class Child:
         self.name = name
         self._launch = launch
         self._run_dir = run_dir
-        self.output = run_dir / ("nodes" if kind == "node" else "coordinator") / f"{name}.out"
+        output_path = node_output_path if kind == "node" else coordinator_output_path
+        self.output = output_path(run_dir, name)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, LAUNCH_VARIABLE: launch, "PYTHONUNBUFFERED": "1"}
         if kind == "node":
@@ -168,7 +175,7 @@ class ProcessList:
     """RUN/processes.jsonl: every process ever started here, so that a later launch can check."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / "processes.jsonl"
+        self._path = processes_path(run_dir)
 
     def add(self, record: ProcessRecord) -> None:
         with self._path.open("a", encoding="utf-8") as file:

@@ -19,11 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.control.shell.endpoint import read_endpoint
-from holdfast.control.shell.rundir import BAD_INPUT
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.control.view import summary
 from holdfast.health.budget import RestartBudget
+from holdfast.rundir.endpoint import read_endpoint
+from holdfast.rundir.paths import nodes_folder
+from holdfast.rundir.spec import BAD_INPUT
 from holdfast.runtime.launch.children import Child, ProcessList
 
 log = logging.getLogger("holdfast.launch")
@@ -395,7 +396,7 @@ class LocalLauncher:
         self._ended.append(name)
         if len(self._ended) > ENDED_LOGS:
             old = self._ended.popleft()
-            for path in (self._run_dir / "nodes").glob(f"{old}.*"):
+            for path in nodes_folder(self._run_dir).glob(f"{old}.*"):
                 path.unlink(missing_ok=True)
 
     def _coordinator_ended(self, child: Child) -> None:

@@ -25,9 +25,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from holdfast.control.client import ControlClient
-from holdfast.control.shell.rundir import RunSpec, write_spec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.errors import BadInputError, HoldfastError
+from holdfast.rundir.paths import scratch_folder
+from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
 
@@ -109,7 +110,7 @@ class LocalRun:
         write_spec(self.run_dir, self.spec)
         self._list.clear()
         # What a launcher that was itself killed could not remove.
-        shutil.rmtree(self.run_dir / "scratch", ignore_errors=True)
+        shutil.rmtree(scratch_folder(self.run_dir), ignore_errors=True)
         self._started = True
         self.launcher.start()
 

@@ -24,11 +24,8 @@ from holdfast.model.records import (
     parse_record_name,
     record_name,
 )
-from holdfast.runtime.log.layout import Layout, member
+from holdfast.rundir.layout import ORIGIN, Layout, member
 from holdfast.runtime.log.store import FileStore, RecordStore
-
-ORIGIN = "origin"
-"""Name of the record of when epoch 0 began."""
 
 
 class SupersededError(HoldfastError):

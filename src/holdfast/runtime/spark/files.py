@@ -28,7 +28,7 @@ from typing import Any
 from holdfast.errors import BadInputError
 from holdfast.model.records import RangeRecord, parse_record_name
 from holdfast.pipeline import Files
-from holdfast.runtime.log.layout import member, word
+from holdfast.rundir.layout import member, unit_folder
 from holdfast.runtime.log.store import RecordStore
 
 MAX_CLAIM_FILES = 1000
@@ -74,7 +74,7 @@ class FileRows:
         self._path = Path(source.path).absolute()
         self._read = read
         self._listing = Listing(self._path, shard=shard, shards=shards, clock_ns=clock_ns)
-        self._taken = TakenFiles(store, f"units/{word(unit)}")
+        self._taken = TakenFiles(store, unit_folder(unit))
 
     @property
     def max_epochs(self) -> int:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
+from holdfast.rundir.paths import schemas_path, warm_folder
 from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
@@ -36,7 +37,6 @@ from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
 from holdfast.runtime.spark.unit import SparkUnit
 from holdfast.runtime.spark.warmup import warm_up
 
-SCHEMAS = "schemas.json"
 STOP_TIMEOUT_S = 15.0
 
 
@@ -99,7 +99,7 @@ class SparkUnitHost:
 
     def warm(self) -> None:
         self.open()
-        folder, log = self._root / "warm", SliceLog(self._root)
+        folder, log = warm_folder(self._root), SliceLog(self._root)
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
         done = [
             rehearse(
@@ -139,7 +139,7 @@ class SparkUnitHost:
         """Output schema per operator; the first node to ask writes them down for the others."""
         with self._opening:
             if self._schemas is None:
-                path = self._root / SCHEMAS
+                path = schemas_path(self._root)
                 if not path.exists():
                     found = check_pipeline(self._pipeline, self.session()).require()
                     data = {name: schema.jsonValue() for name, schema in found.items()}

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.model.records import RangeRecord, SkipRecord
 from holdfast.pipeline import Pipeline
-from holdfast.runtime.log.layout import word
+from holdfast.rundir.layout import word
 from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.aside import put_aside

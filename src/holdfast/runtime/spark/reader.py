@@ -27,8 +27,8 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from holdfast.errors import HoldfastError
 from holdfast.model.keygroups import split_range
 from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.rundir.layout import Layout
 from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
@@ -231,7 +231,7 @@ def task(spec: ReaderSpec, index: int) -> Callable[[Iterator[Any]], Iterator[Any
 
 def stop_marker(root: str | Path, unit: str, generation: int) -> Path:
     """A file that tells a generation's waiting tasks to give up."""
-    return Path(root) / "units" / word(unit) / f"stop-{generation}"
+    return Layout(root=Path(root)).stop_marker(unit, generation)
 
 
 def _joined(batches: Iterator[Any]) -> Iterator[Any]:

@@ -1,13 +1,4 @@
-"""The parts of a run directory that control and launching share.
-
-RUN/run.json           what runs: application, host, deployment, policy
-RUN/coordinator.json   where its coordinator listens (0600)
-RUN/coordinator/       journal and log
-RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
-RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
-RUN/scratch/NAME/      temporary files of a node; gone when the node is
-RUN/processes.jsonl    every process started: pid, start time, name
-"""
+"""RUN/run.json: what runs, written by whoever starts it and read by every process of the run."""
 
 from __future__ import annotations
 
@@ -18,14 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.control import codec
-from holdfast.control.policy import Policy
+from pydantic import TypeAdapter
+
 from holdfast.errors import BadInputError
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment
+from holdfast.rundir.paths import SPEC, spec_path
 
 FORMAT = "holdfast-run/1"
 BAD_INPUT = 2
 """Exit code of a node or coordinator that can never start: what it was given is wrong."""
+
+_POLICY: TypeAdapter[Policy] = TypeAdapter(Policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,35 +42,14 @@ class RunSpec:
             "app": self.app,
             "host": self.host,
             "deployment": self.deployment.to_json(),
-            "policy": codec.policy_to_json(self.policy),
+            "policy": _POLICY.dump_python(self.policy, mode="json"),
             "options": dict(self.options),
         }
 
 
-def spec_path(run_dir: Path) -> Path:
-    return run_dir / "run.json"
-
-
-def journal_path(run_dir: Path) -> Path:
-    return run_dir / "coordinator" / "journal"
-
-
-def node_log_path(run_dir: Path, node: str) -> Path:
-    return run_dir / "nodes" / f"{node}.log"
-
-
-def scratch_path(run_dir: Path, node: str) -> Path:
-    return run_dir / "scratch" / node
-
-
-def up_marker(run_dir: Path, node: str) -> Path:
-    """Made by a node once it can run units: what ends before it never started."""
-    return scratch_path(run_dir, node) / "up"
-
-
 def write_spec(run_dir: Path, spec: RunSpec) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
-    temporary = run_dir / f"run.json.{os.getpid()}"
+    temporary = run_dir / f"{SPEC}.{os.getpid()}"
     temporary.write_text(json.dumps(spec.to_json(), indent=1), encoding="utf-8")
     temporary.replace(spec_path(run_dir))
 
@@ -94,6 +68,6 @@ def read_spec(run_dir: Path) -> RunSpec:
         app=data["app"],
         host=data["host"],
         deployment=Deployment.from_json(data["deployment"]),
-        policy=codec.policy_from_json(data["policy"]),
+        policy=_POLICY.validate_python(data["policy"]),
         options=data["options"],
     )

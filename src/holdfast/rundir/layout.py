@@ -1,4 +1,4 @@
-"""Names of everything in a run directory; docs/reference/slice-log.md is its other half."""
+"""Names of what units and the slice log keep; docs/reference/slice-log.md is its other half."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from urllib.parse import quote
 
 from holdfast.model.deployment import UnitId
 from holdfast.model.records import record_name
+
+ORIGIN = "origin"
+"""Name of the record of when epoch 0 began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,29 @@ class Layout:
     def dead(self, unit: str) -> Path:
         return self.root / "units" / word(unit) / "dead"
 
+    def stop_marker(self, unit: str, generation: int) -> Path:
+        """A file that tells a generation's waiting tasks to give up."""
+        return self.unit_path(unit) / f"stop-{generation}"
+
+    def boundary_path(self, boundary: str) -> Path:
+        """All that was published on a boundary."""
+        return self.root / "log" / word(boundary)
+
+    def unit_path(self, unit: str) -> Path:
+        """All that a unit has on record; its state is in its checkpoints."""
+        return self.root / unit_folder(unit)
+
+    def checkpoints(self, unit: str) -> Path:
+        """The checkpoints of all generations of a unit."""
+        return self.root / "checkpoints" / word(unit)
+
     def checkpoint(self, unit: UnitId, generation: int) -> Path:
-        return self.root / "checkpoints" / word(str(unit)) / f"{generation:06d}"
+        return self.checkpoints(str(unit)) / f"{generation:06d}"
+
+
+def unit_folder(unit: str) -> str:
+    """Of a unit's records, relative to the run directory."""
+    return f"units/{word(unit)}"
 
 
 def word(name: str) -> str:
