@@ -375,7 +375,7 @@ class PlainCount:
 
 def plain_session(settings: str) -> SparkSession:
     if settings == "our settings":
-        from holdfast.runtime.spark.session import start_session
+        from holdfast.runtime.spark.start.session import start_session
 
         return start_session("plain")
     builder = SparkSession.builder.master("local[2]").appName("plain")

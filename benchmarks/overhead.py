@@ -32,7 +32,7 @@ from benchmarks._stream_common import (
 )
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.profile.cpu import sessions_cpu
-from holdfast.runtime.spark.java import ensure_archive
+from holdfast.runtime.spark.start.java import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount
 BAR_RATE = 50_000

@@ -33,7 +33,7 @@ from benchmarks._stream_common import (
     end_on_terminate,
     scratch,
 )
-from holdfast.runtime.spark.java import ensure_archive
+from holdfast.runtime.spark.start.java import ensure_archive
 
 BAR = 5.0
 HOLDFAST = "holdfast"

@@ -6,8 +6,8 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import IntegerType
 
 from holdfast.pipeline import Console, Files, Parquet, Pipeline, Rate, Sqlite, load_pipeline
-from holdfast.runtime.spark.check import check_pipeline
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.frames.check import check_pipeline
+from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ import pytest
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 from holdfast.verify.check import verify
 
 pytestmark = pytest.mark.spark

@@ -30,7 +30,7 @@ from holdfast.pipeline import (
 from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 

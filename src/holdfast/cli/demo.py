@@ -120,7 +120,7 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
     from holdfast.cli.deployment import absolute_app
     from holdfast.cli.prove import show_proof, write_report
     from holdfast.pipeline import load_pipeline
-    from holdfast.runtime.spark.prepare import prepare
+    from holdfast.runtime.spark.start.prepare import prepare
 
     app = absolute_app(str(shipped("word_count.py")))
     pipeline = load_pipeline(app)

@@ -105,7 +105,7 @@ def run(
         _note(f"reset {', '.join(dropped)}")
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
-        from holdfast.runtime.spark.prepare import prepare
+        from holdfast.runtime.spark.start.prepare import prepare
 
         prepare(_note)
     view: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
 from holdfast.runtime.node.processes import session_members
-from holdfast.runtime.spark.prepare import prepare
+from holdfast.runtime.spark.start.prepare import prepare
 from holdfast.verify.check import Verdict, verify
 
 START_S = 180.0

@@ -20,7 +20,7 @@ from holdfast.model.statistics import (
     dump_statistics,
     load_statistics,
 )
-from holdfast.runtime.spark.java import archive_path, cache_folder
+from holdfast.runtime.spark.start.java import archive_path, cache_folder
 
 _ELSEWHERE = "not measured here, reference:"
 _DATED = " (profile of"

@@ -42,7 +42,7 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.spark.prepare import prepare
+from holdfast.runtime.spark.start.prepare import prepare
 from holdfast.verify.check import verify
 
 POLL_S = 0.2

@@ -16,7 +16,7 @@ from holdfast.prove import report
 from holdfast.prove import run as prove_run
 from holdfast.prove.judge import Normal
 from holdfast.rundir.paths import spec_path
-from holdfast.runtime.spark import prepare
+from holdfast.runtime.spark.start import prepare
 
 pytestmark = pytest.mark.unit
 

@@ -39,7 +39,7 @@ def measured(monkeypatch):
         return FOUND
 
     monkeypatch.setattr("holdfast.profile.profile", measure)
-    monkeypatch.setattr("holdfast.runtime.spark.prepare.prepare", lambda say: None)
+    monkeypatch.setattr("holdfast.runtime.spark.start.prepare.prepare", lambda say: None)
     monkeypatch.setattr("holdfast.pipeline.load_pipeline", lambda app: None)
     return asked
 

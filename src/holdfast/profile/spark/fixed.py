@@ -25,7 +25,7 @@ from holdfast.profile.cpu import load_average
 from holdfast.profile.spark.collect import Collected
 from holdfast.profile.spark.operators import samples
 from holdfast.profile.spark.replay import Build, Replay, Sample
-from holdfast.runtime.spark.compile import build
+from holdfast.runtime.spark.frames.compile import build
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,8 @@ from holdfast.profile.cpu import load_average
 from holdfast.profile.spark.replay import UNIT, Replay, Sample, Seen, drop, read_only
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.spark.publish import write_files
-from holdfast.runtime.spark.reader import InputSpec
+from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.spark.io.reader import InputSpec
 
 Say = Callable[[str], None]
 

@@ -21,7 +21,7 @@ from holdfast.profile.spark.collect import SETTINGS, Collected, collect
 from holdfast.profile.spark.fixed import FixedCosts, Rounds
 from holdfast.profile.spark.machine import measure_machine
 from holdfast.profile.spark.operators import operator_cost, row_sizes, without_state
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 
 Say = Callable[[str], None]
 

@@ -27,7 +27,7 @@ from holdfast.profile.sizing import Sizing, Tried
 from holdfast.profile.spark.collect import Collected
 from holdfast.profile.spark.replay import Replay, Sample, Seen
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.spark.compile import build, input_specs
+from holdfast.runtime.spark.frames.compile import build, input_specs
 
 SAMPLE_ROWS = 50_000
 """Rows of an operator's input that are kept for replaying, newest first."""

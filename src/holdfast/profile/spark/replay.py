@@ -34,9 +34,9 @@ from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.spark.compile import read_frames
-from holdfast.runtime.spark.reader import TICK, InputSpec, ReaderSpec, task
-from holdfast.runtime.spark.session import unit_session
+from holdfast.runtime.spark.frames.compile import read_frames
+from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
+from holdfast.runtime.spark.start.session import unit_session
 
 UNIT = "replay#0"
 LIMIT_S = 600

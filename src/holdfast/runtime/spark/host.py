@@ -25,17 +25,17 @@ from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import write_durably
 from holdfast.runtime.log.trim import Trimmer
-from holdfast.runtime.spark.check import check_pipeline
-from holdfast.runtime.spark.compile import ship_by_value
-from holdfast.runtime.spark.exporters import ExporterUnit, make_delivery
-from holdfast.runtime.spark.native import NativeSourceUnit
-from holdfast.runtime.spark.read_files import file_reader
-from holdfast.runtime.spark.rehearse import rehearse
-from holdfast.runtime.spark.session import start_session
-from holdfast.runtime.spark.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
-from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
-from holdfast.runtime.spark.unit import SparkUnit
-from holdfast.runtime.spark.warmup import warm_up
+from holdfast.runtime.spark.frames.check import check_pipeline
+from holdfast.runtime.spark.frames.compile import ship_by_value
+from holdfast.runtime.spark.io.files import file_reader
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.native import NativeSourceUnit
+from holdfast.runtime.spark.units.rehearse import rehearse
+from holdfast.runtime.spark.units.unit import SparkUnit
+from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
+from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 
 STOP_TIMEOUT_S = 15.0
 

@@ -24,8 +24,8 @@ from holdfast.model.records import SliceRecord, parse_record_name
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
-from holdfast.runtime.spark.threads import UnitContext
-from holdfast.runtime.spark.unit import SparkUnit
+from holdfast.runtime.spark.units.unit import SparkUnit
+from holdfast.runtime.units.threads import UnitContext
 
 log = logging.getLogger("holdfast.spark")
 

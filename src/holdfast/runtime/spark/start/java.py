@@ -101,7 +101,7 @@ def ensure_archive(timeout_s: float = 300.0) -> Path | None:
             return path
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
         environment = {**os.environ, "HOLDFAST_BUILD_ARCHIVE": str(temporary)}
-        command = [sys.executable, "-m", "holdfast.runtime.spark.warmup"]
+        command = [sys.executable, "-m", "holdfast.runtime.spark.start.warmup"]
         try:
             subprocess.run(
                 command, env=environment, timeout=timeout_s, check=True, capture_output=True

@@ -15,8 +15,8 @@ from holdfast.errors import BadInputError
 from holdfast.model.records import RangeRecord, decode, encode
 from holdfast.pipeline import Files
 from holdfast.runtime.log.store import MemoryStore
-from holdfast.runtime.spark import files as module
-from holdfast.runtime.spark.files import SNAPSHOT_EVERY, FileRows
+from holdfast.runtime.units import files as module
+from holdfast.runtime.units.files import SNAPSHOT_EVERY, FileRows
 
 pytestmark = pytest.mark.unit
 

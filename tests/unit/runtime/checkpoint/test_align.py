@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.errors import CheckFailedError
-from holdfast.runtime.spark.align import align
+from holdfast.runtime.checkpoint.align import align
 
 pytestmark = pytest.mark.unit
 

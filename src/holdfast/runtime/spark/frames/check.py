@@ -26,7 +26,7 @@ from pyspark.sql.types import MapType, StructType, TimestampType
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Operator, Pipeline, Sqlite
-from holdfast.runtime.spark.plans import Plan, examine
+from holdfast.runtime.spark.frames.plans import Plan, examine
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}

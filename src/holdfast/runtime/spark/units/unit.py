@@ -19,29 +19,29 @@ from holdfast.errors import HoldfastError
 from holdfast.model.deployment import key_group_range
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Pipeline
-from holdfast.runtime.checkpoint.state import StateFiles
-from holdfast.runtime.host import UnitStatus
-from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
-from holdfast.runtime.log.slicelog import SliceLog, SupersededError
-from holdfast.runtime.log.trim import TRIM_EVERY
-from holdfast.runtime.spark.checkpoint import (
+from holdfast.runtime.checkpoint.clone import (
     batch_number,
     clone_checkpoint,
     newest_generation,
     remove_older,
 )
-from holdfast.runtime.spark.compile import (
+from holdfast.runtime.checkpoint.state import StateFiles
+from holdfast.runtime.host import UnitStatus
+from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
+from holdfast.runtime.log.slicelog import SliceLog, SupersededError
+from holdfast.runtime.log.trim import TRIM_EVERY
+from holdfast.runtime.spark.frames.compile import (
     OperatorError,
     build,
     culprit,
     input_specs,
     read_frames,
 )
-from holdfast.runtime.spark.publish import collect_files, number_in_task, publish, writing
-from holdfast.runtime.spark.quarantine import quarantine
-from holdfast.runtime.spark.reader import ReaderSpec, StoppedError, stop_marker
-from holdfast.runtime.spark.session import unit_session
-from holdfast.runtime.spark.threads import Progress, UnitContext
+from holdfast.runtime.spark.io.publish import collect_files, number_in_task, publish, writing
+from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, stop_marker
+from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.quarantine import quarantine
+from holdfast.runtime.units.threads import Progress, UnitContext
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""

@@ -13,14 +13,14 @@ import pytest
 pytestmark = pytest.mark.unit
 
 ORIGIN = """
-from holdfast.runtime.spark.daemon import preload
+from holdfast.runtime.spark.start.daemon import preload
 preload()
 import pyspark
 print(pyspark.__file__)
 """
 COUNT = """
 import os, sys
-from holdfast.runtime.spark.daemon import PRELOADED, preload
+from holdfast.runtime.spark.start.daemon import PRELOADED, preload
 preload()
 print(len(os.listdir("/proc/self/task")), all(name in sys.modules for name in PRELOADED))
 """

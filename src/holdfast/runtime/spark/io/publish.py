@@ -24,11 +24,11 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 from holdfast.model.deployment import KEY_GROUPS, Boundary
 from holdfast.model.records import GroupPart, SliceFile, SliceRecord
 from holdfast.rundir.layout import Layout
+from holdfast.runtime.checkpoint.clone import batch_number
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import sync_folder
-from holdfast.runtime.spark.checkpoint import batch_number
 
 _HASH = "_hf_hash"
 _MESSAGE = "message"

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from holdfast.errors import CorruptLogError
+from holdfast.runtime.checkpoint.clone import clone_checkpoint
 from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.spark.checkpoint import clone_checkpoint
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.runtime.spark.read_files import read_parquet
+from holdfast.runtime.spark.io.files import read_parquet
 
 pytestmark = pytest.mark.unit
 

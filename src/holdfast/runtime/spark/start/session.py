@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast.runtime.log.protocol import RETAIN_BATCHES
-from holdfast.runtime.spark.java import archive_options, find_java_home
+from holdfast.runtime.spark.start.java import archive_options, find_java_home
 
 _STREAMING = "spark.sql.streaming"
 
@@ -66,7 +66,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "holdfast.runtime.spark.daemon",
+    "spark.python.daemon.module": "holdfast.runtime.spark.start.daemon",
     "spark.log.level": "ERROR",
     "spark.cleaner.periodicGC.interval": "10min",
 }

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType, TimestampType
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.model.deployment import Deployment, Segment
 from holdfast.pipeline import Operator, Pipeline
-from holdfast.runtime.spark.reader import TICK, InputSpec, ReaderSpec, task
+from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 
 FAR_US = 400 * 365 * 86_400 * 1_000_000
 """Delay under which tick rows alone move the watermark: rows behind a stateful segment may be older

@@ -1,7 +1,7 @@
 """Once per machine: the class archive that lets a session start in a third of the time.
 
-`python -m holdfast.runtime.spark.prepare` builds it ahead of time; `holdfast run` and `chaos` do so
-on their first use and say what they are waiting for.
+`python -m holdfast.runtime.spark.start.prepare` builds it ahead of time; `holdfast run` and `chaos`
+do so on their first use and say what they are waiting for.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from holdfast.runtime.spark.java import archive_path, ensure_archive
+from holdfast.runtime.spark.start.java import archive_path, ensure_archive
 
 
 def prepare(say: Callable[[str], None]) -> None:

@@ -23,10 +23,10 @@ from holdfast.model.records import SliceRecord
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.spark.compile import read_frames
-from holdfast.runtime.spark.publish import write_files
-from holdfast.runtime.spark.reader import InputSpec, ReaderSpec, stop_marker
-from holdfast.runtime.spark.session import start_session, unit_session
+from holdfast.runtime.spark.frames.compile import read_frames
+from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, stop_marker
+from holdfast.runtime.spark.start.session import start_session, unit_session
 
 BATCHES = 4
 TIMEOUT_S = 120.0

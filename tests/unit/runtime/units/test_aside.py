@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from holdfast.runtime.spark.aside import forget_oldest, put_aside
+from holdfast.runtime.units.aside import forget_oldest, put_aside
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-quarantine = pytest.importorskip("holdfast.runtime.spark.quarantine")
+quarantine = pytest.importorskip("holdfast.runtime.spark.units.quarantine")
 
 pytestmark = pytest.mark.unit
 

@@ -28,7 +28,7 @@ from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.store import sync_folder
-from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
+from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 
 PROGRESS_TABLE = "holdfast_progress"
 

@@ -20,10 +20,10 @@ from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.spark.aside import put_aside
-from holdfast.runtime.spark.compile import OperatorError, build
-from holdfast.runtime.spark.reader import TICK, ReaderSpec
-from holdfast.runtime.spark.threads import UnitContext
+from holdfast.runtime.spark.frames.compile import OperatorError, build
+from holdfast.runtime.spark.io.reader import TICK, ReaderSpec
+from holdfast.runtime.units.aside import put_aside
+from holdfast.runtime.units.threads import UnitContext
 
 WAYS = 8
 """Into how many parts failing rows are divided: a failing run costs a Python worker, so seconds, a

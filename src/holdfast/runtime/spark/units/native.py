@@ -28,17 +28,17 @@ from pyspark.sql.types import StructType
 from holdfast.errors import CheckFailedError
 from holdfast.model.records import RangeRecord
 from holdfast.pipeline import SparkSource
+from holdfast.runtime.checkpoint.align import align
+from holdfast.runtime.checkpoint.clone import source_offset
 from holdfast.runtime.log.protocol import Batching, epoch_due, roundest
 from holdfast.runtime.log.slicelog import SupersededError
-from holdfast.runtime.spark.align import align
-from holdfast.runtime.spark.checkpoint import source_offset
-from holdfast.runtime.spark.session import unit_session
-from holdfast.runtime.spark.sources import (
+from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.unit import BatchFailedError, SparkUnit
+from holdfast.runtime.units.sources import (
     epoch_tick,
     publish_rows,
     split_late,
 )
-from holdfast.runtime.spark.unit import BatchFailedError, SparkUnit
 
 IDLE_POLL_S = 0.05
 

@@ -26,8 +26,8 @@ PRELOADED = (
     "pandas",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
-    "holdfast.runtime.spark.publish",
-    "holdfast.runtime.spark.reader",
+    "holdfast.runtime.spark.io.publish",
+    "holdfast.runtime.spark.io.reader",
 )
 
 
