@@ -111,3 +111,13 @@ def test_the_checker_knows_nothing_of_what_it_checks() -> None:
         layers = {_layer(module) for module in _imports(path)} - {None}
         assert layers <= {"verify", "errors"}, f"{path} imports {layers}"
     assert {_layer(module) for module in _imports(SRC / "errors.py")} == {None}
+
+
+def test_what_needs_no_spark_is_free_of_it() -> None:
+    """The log, checkpoints as files and units that are threads never reach runtime/spark."""
+    for folder in ("log", "checkpoint", "units"):
+        modules = [path for path in _modules() if path.is_relative_to(SRC / "runtime" / folder)]
+        assert modules
+        for path in modules:
+            wrong = {name for name in _imports(path) if name.startswith("holdfast.runtime.spark")}
+            assert not wrong, f"{path} imports {wrong}"

@@ -23,9 +23,9 @@ from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, epoch_due
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import sync_folder
-from holdfast.runtime.spark.io.publish import publish
 from holdfast.runtime.units.aside import put_aside
 from holdfast.runtime.units.files import MAX_EPOCHS, FileRows
+from holdfast.runtime.units.publish import publish
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 
 __all__ = [

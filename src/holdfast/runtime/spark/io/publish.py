@@ -1,4 +1,4 @@
-"""What a Spark unit does with a batch's result: write slice files in tasks, then put the record.
+"""What a Spark unit does with a batch's result: write slice files in tasks.
 
 Writing is the last step of the unit's own query, so Spark plans it once; what comes out of the
 query is one line per task that says what it wrote. foreachBatch collects them and puts the records
@@ -22,11 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from holdfast.model.deployment import KEY_GROUPS, Boundary
-from holdfast.model.records import GroupPart, SliceFile, SliceRecord
+from holdfast.model.records import GroupPart, SliceFile
 from holdfast.rundir.layout import Layout
 from holdfast.runtime.checkpoint.clone import batch_number
-from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.store import sync_folder
 
@@ -120,18 +118,6 @@ def number_in_task(checkpoint: Path, rows: int) -> int:
     if told is None:
         raise AssertionError("Spark no longer tells tasks the id of their batch")
     return batch_number(checkpoint, int(told), rows)
-
-
-def publish(
-    log: SliceLog, records: list[SliceRecord], *, unit: str, crash: Crash
-) -> list[SliceRecord]:
-    """Make a batch visible, one boundary after the other."""
-    stored = []
-    for index, record in enumerate(records):
-        stored.append(log.put_slice(record, unit=unit))
-        if index == 0:
-            crash.at("after-slice-record", unit, record.number)
-    return stored
 
 
 def _group(key: tuple[str, ...]) -> Any:

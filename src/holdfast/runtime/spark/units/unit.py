@@ -37,10 +37,11 @@ from holdfast.runtime.spark.frames.compile import (
     input_specs,
     read_frames,
 )
-from holdfast.runtime.spark.io.publish import collect_files, number_in_task, publish, writing
+from holdfast.runtime.spark.io.publish import collect_files, number_in_task, writing
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, stop_marker
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.quarantine import quarantine
+from holdfast.runtime.units.publish import publish
 from holdfast.runtime.units.threads import Progress, UnitContext
 
 SIZE_EVERY = 8
