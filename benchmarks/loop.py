@@ -166,10 +166,10 @@ class Meter(Audience):
         """Processor seconds of all nodes so far, and rows that the sources have read."""
         with ControlClient(self._run_dir) as client:
             view = client.status()
-        used = sessions_cpu([node["pid"] for node in view["nodes"]])
-        first = view["units"][0]["unit"].rpartition("#")[0]
-        units = [unit for unit in view["units"] if unit["unit"].rpartition("#")[0] == first]
-        return used, sum(unit["rows_in"] or 0 for unit in units)
+        used = sessions_cpu([node.pid for node in view.nodes])
+        first = view.units[0].unit.rpartition("#")[0]
+        units = [unit for unit in view.units if unit.unit.rpartition("#")[0] == first]
+        return used, sum(unit.rows_in or 0 for unit in units)
 
 
 def worst(recoveries: Sequence[Recovered]) -> float:

@@ -134,8 +134,8 @@ def look(run: LocalRun, at_s: float) -> Sample:
     """One sample of processes and files."""
     view = run.status()
     jvm, total, processes = 0.0, 0.0, 0
-    for node in view["nodes"]:
-        for pid in session_members(node["pid"]):
+    for node in view.nodes:
+        for pid in session_members(node.pid):
             try:
                 process = psutil.Process(pid)
                 rss, name = process.memory_info().rss / MB, process.name()
@@ -157,7 +157,7 @@ def look(run: LocalRun, at_s: float) -> Sample:
             files[kind] += 1
     return Sample(
         at_s=at_s,
-        epoch=min(unit["epoch"] or 0 for unit in view["units"]),
+        epoch=min(unit.epoch or 0 for unit in view.units),
         jvm_mb=jvm,
         total_mb=total,
         processes=processes,

@@ -83,7 +83,7 @@ def stop_and_verify(run, pipeline):
 
 
 def unit(view, name):
-    return next(item for item in view["units"] if item["unit"] == name)
+    return next(item for item in view.units if item.unit == name)
 
 
 def test_a_full_disk_is_survived(tmp_path):
@@ -105,7 +105,7 @@ def test_a_zombie_publishes_nothing_twice(tmp_path):
     )
     (item,) = outcome.injected
     assert item.done
-    assert any(recovery["from"] == item.done for recovery in outcome.recoveries)
+    assert any(recovery.from_node == item.done for recovery in outcome.recoveries)
     # It was alive when it woke: it heard that it had been replaced.
     assert "ending: fenced" in node_log_path(outcome.run_dir, item.done).read_text()
     assert outcome.ok, outcome.to_json()
@@ -130,30 +130,30 @@ def test_a_torn_slice_is_named_and_not_skipped(start):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     view = run.wait_for(
-        lambda now: "torn" in (unit(now, "count#0")["error"] or ""), DEADLINE_S, "an error"
+        lambda now: "torn" in (unit(now, "count#0").error or ""), DEADLINE_S, "an error"
     )
-    assert file["name"] in unit(view, "count#0")["error"]
+    assert file["name"] in unit(view, "count#0").error
     assert not scratch.exists()
     path.write_bytes(whole)
     wait_until(lambda: healed(run), "healing")
-    epoch = unit(run.status(), "counts#0")["epoch"]
+    epoch = unit(run.status(), "counts#0").epoch
     run.wait_for(
-        lambda now: all_running(now) and unit(now, "counts#0")["epoch"] > epoch + 10, DEADLINE_S
+        lambda now: all_running(now) and unit(now, "counts#0").epoch > epoch + 10, DEADLINE_S
     )
     stop_and_verify(run, pipeline)
 
 
 def spare_is_cold(view):
-    return not any(node["spare"] and node["ready"] for node in view["nodes"])
+    return not any(node.spare and node.ready for node in view.nodes)
 
 
 def healed(run):
     """Whether all units run; those that were held meanwhile are tried again."""
     view = run.status()
     with ControlClient(run.run_dir) as client:
-        for item in view["units"]:
-            if item["phase"] == "held":
-                client.retry(item["unit"])
+        for item in view.units:
+            if item.phase == "held":
+                client.retry(item.unit)
     return all_running(view)
 
 
@@ -196,16 +196,14 @@ def test_a_poison_record_holds_its_unit_and_names_the_operator(poisoned):
     run, pipeline, add = poisoned("fail")
     wait_until(lambda: delivered(run) == [2, 4, 6], "the first file")
     add("seven")
-    view = run.wait_for(
-        lambda now: unit(now, "twice#0")["phase"] == "held", DEADLINE_S, "a held unit"
-    )
+    view = run.wait_for(lambda now: unit(now, "twice#0").phase == "held", DEADLINE_S, "a held unit")
     held = unit(view, "twice#0")
-    assert held["operator"] == "parse"
-    assert "in to_number" in held["error"]
+    assert held.operator == "parse"
+    assert "in to_number" in held.error
     (line,) = failures(view)
     assert line.startswith("twice#0 is held (operator parse): ")
-    assert "invalid literal for int() with base 10: 'seven'" in held["error"]
-    assert unit(view, "lines#0")["phase"] == unit(view, "out#0")["phase"] == "running"
+    assert "invalid literal for int() with base 10: 'seven'" in held.error
+    assert unit(view, "lines#0").phase == unit(view, "out#0").phase == "running"
     verdict = stop_and_verify(run, pipeline)
     assert verdict.compared == 3
     assert delivered(run) == [2, 4, 6]

@@ -121,9 +121,9 @@ def _finish(outcome: Outcome, *, as_json: bool) -> None:
         typer.echo(json.dumps(outcome.to_json()))
     else:
         for recovery in outcome.recoveries:
-            total, outcome_word = recovery["total_s"], recovery["outcome"]
+            total, outcome_word = recovery.total_s, recovery.outcome
             took = f"{total:.2f} s" if total is not None else f"not caught up: {outcome_word}"
-            typer.echo(f"recovered {recovery['unit']} ({recovery['reason']}): {took}")
+            typer.echo(f"recovered {recovery.unit} ({recovery.reason}): {took}")
         if outcome.stop.left:
             typer.echo(f"processes left behind: {outcome.stop.left}")
         _show(outcome.verdict)

@@ -22,6 +22,7 @@ from holdfast.errors import BadInputError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.control.status import RunView
     from holdfast.model.statistics import Statistics
     from holdfast.model.topology import Topology
     from holdfast.pipeline import Pipeline
@@ -337,29 +338,29 @@ def _audience(teller: _Teller) -> Audience:
             lags = ", ".join(f"{unit} {lag.median:.2f} s" for unit, lag in normal.items())
             teller.line(f"Running. Slices come so long after they are due: {lags}.")
 
-        def struck(self, fault: Struck, view: Mapping[str, Any]) -> None:
+        def struck(self, fault: Struck, view: RunView) -> None:
             teller.quiet()
             self._seen = _Seen(detected=set(), restored=set())
-            node = next(item for item in view["nodes"] if item["node"] == fault.node)
+            node = next(item for item in view.nodes if item.node == fault.node)
             teller.line()
             teller.line(
-                f"[bold red]kill -9[/] node {fault.node} (process {node['pid']} and its "
-                f"{max(0, (node['processes'] or 1) - 1)} children), home of "
-                f"{', '.join(node['units'])}"
+                f"[bold red]kill -9[/] node {fault.node} (process {node.pid} and its "
+                f"{max(0, (node.processes or 1) - 1)} children), home of "
+                f"{', '.join(node.units)}"
             )
 
-        def watched(self, fault: Struck, view: Mapping[str, Any]) -> None:
-            for item in view["recoveries"]:
-                if item["detected_at"] < fault.killed_at:
+        def watched(self, fault: Struck, view: RunView) -> None:
+            for item in view.recoveries:
+                if item.detected_at < fault.killed_at:
                     continue
-                at = item["detected_at"] - fault.killed_at
+                at = item.detected_at - fault.killed_at
                 if not self._seen.detected:
                     self._tell(at, "its end was noticed")
-                self._seen.detected.add(item["unit"])
-                if item["restored_at"] is not None and item["unit"] not in self._seen.restored:
-                    self._seen.restored.add(item["unit"])
-                    after = item["restored_at"] - fault.killed_at
-                    self._tell(after, f"{item['unit']} runs on {item['to']}")
+                self._seen.detected.add(item.unit)
+                if item.restored_at is not None and item.unit not in self._seen.restored:
+                    self._seen.restored.add(item.unit)
+                    after = item.restored_at - fault.killed_at
+                    self._tell(after, f"{item.unit} runs on {item.to_node}")
 
         def recovered(self, fault: Struck, recoveries: Sequence[Recovered]) -> None:
             del fault

@@ -26,6 +26,7 @@ from holdfast.cli.deployment import (
 
 if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
+    from holdfast.control.status import RunView
     from holdfast.model.deployment import Deployment
     from holdfast.rundir.spec import RunSpec
     from holdfast.runtime.launch.run import LocalRun, StopReport
@@ -108,7 +109,7 @@ def run(
         from holdfast.runtime.spark.start.prepare import prepare
 
         prepare(_note)
-    view: dict[str, Any] = {}
+    view: RunView | None = None
     with _interruptible():
         try:
             local.start()
@@ -133,7 +134,7 @@ def status(run_dir: RunDir = None, as_json: Json = False) -> None:
     with _client(directory) as client:
         view = client.status()
     if as_json:
-        print(json.dumps(view))  # noqa: T201
+        print(json.dumps(view.to_json()))  # noqa: T201
         return
     Console().print(live_view(view, epoch_s=read_spec(directory).deployment.epoch_s))
     for text in tracebacks(view):
@@ -149,10 +150,11 @@ def nodes(run_dir: RunDir = None, as_json: Json = False) -> None:
     with _client(find_run(run_dir)) as client:
         view = client.status()
     if as_json:
-        print(json.dumps({"nodes": view["nodes"], "trouble": view["trouble"]}))  # noqa: T201
+        shown = view.to_json()
+        print(json.dumps({"nodes": shown["nodes"], "trouble": shown["trouble"]}))  # noqa: T201
         return
     console = Console()
-    for part in (nodes_table(view), *warning(view["trouble"])):
+    for part in (nodes_table(view), *warning(view.trouble)):
         console.print(part)
 
 
@@ -278,7 +280,7 @@ def _spec(
     return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
 
-def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> dict[str, Any]:
+def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:
     """Show progress until the time is over or the run ends; gives the last view."""
     from rich.console import Console
     from rich.live import Live
@@ -290,7 +292,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> dict[str, 
     drawn = console.is_terminal and not quiet
     end = None if limit_s is None else time.monotonic() + limit_s
     epoch_s = local.spec.deployment.epoch_s
-    view: dict[str, Any] = {}
+    view: RunView | None = None
     said = ""
     warned: str | None = None
     with Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext() as live:
@@ -337,7 +339,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, terminate)
 
 
-def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_json: bool) -> None:
+def _finish(directory: Path, view: RunView | None, report: StopReport, *, as_json: bool) -> None:
     from holdfast.cli.live import failures, tracebacks
 
     failed = failures(view) if view else []
@@ -346,6 +348,7 @@ def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_jso
         for line in report.last_words:
             _note(f"  {line}")
     if as_json:
+        shown = view.to_json() if view else {}
         result = {
             "run_dir": str(directory),
             "status": "failed" if failed or report.given_up else "stopped",
@@ -354,8 +357,8 @@ def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_jso
             "clean": report.clean,
             "killed": list(report.killed),
             "left": list(report.left),
-            "units": view.get("units", []),
-            "recoveries": view.get("recoveries", []),
+            "units": shown.get("units", []),
+            "recoveries": shown.get("recoveries", []),
         }
         print(json.dumps(result))  # noqa: T201
     else:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.control.status import RecoveryView, RunView
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
 from holdfast.health.policy import Policy
@@ -55,7 +56,7 @@ class Outcome:
 
     run_dir: Path
     injected: tuple[Injected, ...]
-    recoveries: tuple[dict[str, Any], ...]
+    recoveries: tuple[RecoveryView, ...]
     stop: StopReport
     verdict: Verdict
 
@@ -68,7 +69,7 @@ class Outcome:
             "ok": self.ok,
             "run": str(self.run_dir),
             "faults": [item.to_json() for item in self.injected],
-            "recoveries": list(self.recoveries),
+            "recoveries": [item.to_json() for item in self.recoveries],
             "clean_stop": self.stop.clean,
             "left": list(self.stop.left),
             "verdict": self.verdict.to_json(),
@@ -96,7 +97,7 @@ def run_campaign(
     prepare(report)
     run = LocalRun(run_dir, spec, settings)
     injector: Injector | None = None
-    recoveries: list[dict[str, Any]] = []
+    recoveries: tuple[RecoveryView, ...] = ()
     try:
         report(f"starting {campaign.nodes} nodes and {campaign.spares} spares in {run_dir}")
         run.start()
@@ -119,7 +120,7 @@ def run_campaign(
             # A torn file may have used up the budget of its readers before it was mended.
             retry=any(fault.kind == "tear" for fault in campaign.schedule.faults),
         )
-        recoveries = view["recoveries"]
+        recoveries = view.recoveries
     finally:
         if injector is not None:
             injector.close()
@@ -128,7 +129,7 @@ def run_campaign(
     return Outcome(
         run_dir=run_dir,
         injected=tuple(injector.history),
-        recoveries=tuple(recoveries),
+        recoveries=recoveries,
         stop=stopped,
         verdict=verify(run_dir, claims(campaign.pipeline)),
     )
@@ -143,7 +144,7 @@ def wait_delivered(
     batches: int,
     report: Callable[[str], None] = lambda _line: None,
     retry: bool = False,
-) -> dict[str, Any]:
+) -> RunView:
     """Wait until a run has healed and its exporters have delivered so much more; the last view.
 
     With `retry` units that are held are tried again, as an operator would once the cause is gone.
@@ -165,12 +166,12 @@ def wait_delivered(
     )
 
 
-def _retry_held(run: LocalRun, view: dict[str, Any]) -> bool:
+def _retry_held(run: LocalRun, view: RunView) -> bool:
     """Ask for another try of everything held; False, as nothing has healed by that yet."""
-    for unit in view["units"]:
-        if unit["phase"] == "held":
+    for unit in view.units:
+        if unit.phase == "held":
             with contextlib.suppress(ConnectionLostError), ControlClient(run.run_dir) as client:
-                client.retry(unit["unit"])
+                client.retry(unit.unit)
     return False
 
 
@@ -190,12 +191,14 @@ def _processes(run: LocalRun, name: str) -> list[int]:
     return session_members(child.pid, run.launcher.launch) if child else []
 
 
-def _newest_epoch(view: dict[str, Any]) -> int:
-    return max((unit["epoch"] for unit in view["units"] if unit["epoch"] is not None), default=-1)
+def _newest_epoch(view: RunView) -> int:
+    return max((unit.epoch for unit in view.units if unit.epoch is not None), default=-1)
 
 
-def _delivered(view: dict[str, Any], pipeline: Pipeline, what: str) -> int:
+def _delivered(view: RunView, pipeline: Pipeline, what: Literal["epoch", "batch"]) -> int:
     """The smallest epoch, or batch, that any exporter has come to."""
     sinks = {f"{sink.name}#0" for sink in pipeline.sinks}
-    found = [unit[what] for unit in view["units"] if unit["unit"] in sinks]
+    found = [
+        unit.epoch if what == "epoch" else unit.batch for unit in view.units if unit.unit in sinks
+    ]
     return min((-1 if item is None else item for item in found), default=-1)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from holdfast.clock import Clock
+from holdfast.control.status import RunView
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
@@ -46,7 +47,7 @@ class FaultyRun(Protocol):
 
     def kill_coordinator(self) -> int: ...
 
-    def status(self) -> dict[str, Any]: ...
+    def status(self) -> RunView: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ class Injector:
         """The node meant, or one of those that run units."""
         if fault.target:
             return fault.target
-        names = sorted(node["node"] for node in self._run.status()["nodes"] if node["units"])
+        names = sorted(node.node for node in self._run.status().nodes if node.units)
         return str(names[int(self._rng.integers(len(names)))]) if names else ""
 
     def _suspend(self, fault: Fault, now: float) -> str:
@@ -160,8 +161,8 @@ class Injector:
     def _lose_domain(self, fault: Fault) -> str:
         domain = fault.target
         if not domain:
-            nodes = self._run.status()["nodes"]
-            domains = sorted({node["domain"] for node in nodes if node["units"]})
+            nodes = self._run.status().nodes
+            domains = sorted({node.domain for node in nodes if node.units})
             if not domains:
                 return ""
             domain = str(domains[int(self._rng.integers(len(domains)))])

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
+from holdfast.control.status import RecoveryView, RunView
 from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment, UnitId
 from holdfast.model.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
@@ -148,16 +149,16 @@ class _Victim:
     def kill(self) -> Killed:
         """Wait until all is calm, kill the node that works, and watch."""
         view = self._calm()
-        node = next(item["node"] for item in view["nodes"] if str(UNIT) in item["units"])
-        known = {item["id"] for item in view["recoveries"]}
-        others = [item["pid"] for item in view["nodes"] if item["node"] != node]
+        node = next(item.node for item in view.nodes if str(UNIT) in item.units)
+        known = {item.id for item in view.recoveries}
+        others = [item.pid for item in view.nodes if item.node != node]
         used = sessions_cpu(others)
         killed_at = time.time()
         self._run.kill_node(node)
 
-        def mine(now: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-            fresh = [item for item in now["recoveries"] if item["id"] not in known]
-            return {item["unit"]: item for item in fresh if item["outcome"] == "caught up"}
+        def mine(now: RunView) -> dict[str, RecoveryView]:
+            fresh = [item for item in now.recoveries if item.id not in known]
+            return {item.unit: item for item in fresh if item.outcome == "caught up"}
 
         view = self._run.wait_for(
             lambda now: {str(unit) for unit in self._boundaries} <= mine(now).keys(),
@@ -166,7 +167,7 @@ class _Victim:
         )
         spent = sessions_cpu(others) - used
         recoveries = mine(view)
-        mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)]["detected_at"]
+        mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)].detected_at
         count = self._restore(UNIT, mine_at, self._usual_s)
         source = self._restore(SOURCE, recoveries[str(SOURCE)], self._write_s)
         refill = None
@@ -184,12 +185,12 @@ class _Victim:
             refill=refill,
         )
 
-    def _restore(self, unit: UnitId, recovery: Mapping[str, Any], usual_s: float) -> Restore:
-        generation = int(recovery["generation"])
+    def _restore(self, unit: UnitId, recovery: RecoveryView, usual_s: float) -> Restore:
+        generation = recovery.generation or 0
         first = next(item for item in self._slices(unit) if item.generation >= generation)
         return restore_time(
-            detected_at=recovery["detected_at"],
-            restored_at=recovery["restored_at"],
+            detected_at=recovery.detected_at,
+            restored_at=recovery.restored_at,
             due_at=(self._log.origin() or 0.0) + (first.after + 2) * self._epoch_s,
             first_at=first.put_at,
             usual_s=usual_s,
@@ -199,18 +200,18 @@ class _Victim:
         """Memory of spares that are warm."""
         view = self._run.status()
         return [
-            int(node["memory_bytes"])
-            for node in view["nodes"]
-            if not node["units"] and node["ready"] and node["memory_bytes"]
+            node.memory_bytes
+            for node in view.nodes
+            if not node.units and node.ready and node.memory_bytes
         ]
 
-    def _calm(self) -> dict[str, Any]:
+    def _calm(self) -> RunView:
         view = self._run.wait_for(all_running, WAIT_S, "a start")
         if self._spares:
             self._run.wait_for(_has_spare, WAIT_S, "a warm spare")
-        goal = max(unit["epoch"] for unit in view["units"]) + STEADY_EPOCHS
+        goal = max(unit.epoch or 0 for unit in view.units) + STEADY_EPOCHS
         return self._run.wait_for(
-            lambda now: all_running(now) and all(unit["epoch"] >= goal for unit in now["units"]),
+            lambda now: all_running(now) and all((unit.epoch or 0) >= goal for unit in now.units),
             WAIT_S,
             "steady progress",
         )
@@ -272,5 +273,5 @@ def usual_batch(machine: MachineStatistics) -> float:
     )
 
 
-def _has_spare(view: dict[str, Any]) -> bool:
-    return any(node["ready"] and node["connected"] and not node["units"] for node in view["nodes"])
+def _has_spare(view: RunView) -> bool:
+    return any(node.ready and node.connected and not node.units for node in view.nodes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.control.status import RunView
 from holdfast.prove.aim import Aim
 from holdfast.prove.judge import Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.runtime.launch.run import StopReport
@@ -47,10 +48,10 @@ class Audience:
     def steady(self, normal: Mapping[str, Normal]) -> None:
         """Everything runs; this is its normal lag."""
 
-    def struck(self, fault: Struck, view: Mapping[str, Any]) -> None:
+    def struck(self, fault: Struck, view: RunView) -> None:
         """A node was killed; the view is from just before."""
 
-    def watched(self, fault: Struck, view: Mapping[str, Any]) -> None:
+    def watched(self, fault: Struck, view: RunView) -> None:
         """The run while it recovers."""
 
     def recovered(self, fault: Struck, recoveries: Sequence[Recovered]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.control.status import RunView
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
@@ -225,7 +226,7 @@ class _Prover:
         self._paces = paces(self._proving.deployment, origin, self._watch.slices)
         self._audience.say("running; waiting until it is steady and the spares are warm")
 
-        def keeps_up(view: dict[str, Any]) -> bool:
+        def keeps_up(view: RunView) -> bool:
             return self._warm(view) and all(
                 len(found) >= STEADY_SLICES
                 and all(
@@ -238,10 +239,10 @@ class _Prover:
         self._wait(keeps_up, START_S, "steady state")
         self._calm_down(self._proving.calm_slices, already_warm=True)
 
-    def _warm(self, view: Mapping[str, Any]) -> bool:
-        idle = [node for node in view["nodes"] if node["spare"] and not node["units"]]
-        ready = sum(node["ready"] and node["connected"] for node in idle)
-        return all_running(dict(view)) and ready >= self._proving.spares
+    def _warm(self, view: RunView) -> bool:
+        idle = [node for node in view.nodes if node.spare and not node.units]
+        ready = sum(node.ready and node.connected for node in idle)
+        return all_running(view) and ready >= self._proving.spares
 
     def _calm_down(self, slices: int, *, already_warm: bool = False) -> None:
         """Wait for spares, then for so many slices of every unit at their normal lag."""
@@ -249,7 +250,7 @@ class _Prover:
             self._wait(self._warm, self._proving.heal_s + START_S, "warm spare")
         since = self._calm_since = time.time()
 
-        def enough(view: dict[str, Any]) -> bool:
+        def enough(view: RunView) -> bool:
             return all_running(view) and all(
                 sum(item.put_at > since for item in found) >= slices
                 for found in self._watch.slices.values()
@@ -288,10 +289,10 @@ class _Prover:
         view = self._run.status()
         with contextlib.suppress(ValueError):
             time.sleep(last + aim.phase * pace.interval_s - time.time())
-        node = next(unit["node"] for unit in view["units"] if unit["unit"] == aim.unit)
-        generations = {
-            unit["unit"]: unit["generation"] for unit in view["units"] if unit["node"] == node
-        }
+        node = next(unit.node for unit in view.units if unit.unit == aim.unit)
+        if node is None:
+            raise DeadlineError(f"{aim.unit} has lost its node by itself")
+        generations = {unit.unit: unit.generation for unit in view.units if unit.node == node}
         self._watch.poll()
         self._learn(time.time())
         killed_at = time.time()
@@ -316,7 +317,7 @@ class _Prover:
         """Wait until every unit that was hit is back, as the log tells."""
         found: list[Recovered] = []
 
-        def settled(view: dict[str, Any]) -> bool:
+        def settled(view: RunView) -> bool:
             self._audience.watched(fault, view)
             found[:] = self._measure(fault, failures, view)
             return all_running(view) and all(
@@ -331,23 +332,23 @@ class _Prover:
         return found
 
     def _measure(
-        self, fault: Struck, failures: Sequence[Failure], view: Mapping[str, Any]
+        self, fault: Struck, failures: Sequence[Failure], view: RunView
     ) -> list[Recovered]:
         told = {
-            item["unit"]: item
-            for item in view["recoveries"]
-            if item["detected_at"] >= fault.killed_at and item["from"] == fault.node
+            item.unit: item
+            for item in view.recoveries
+            if item.detected_at >= fault.killed_at and item.from_node == fault.node
         }
         found = []
         for failure in failures:
-            item = told.get(failure.unit, {})
+            item = told.get(failure.unit)
             known = Failure(
                 unit=failure.unit,
                 killed_at=failure.killed_at,
                 generation=failure.generation,
-                detected_at=item.get("detected_at"),
-                restored_at=item.get("restored_at"),
-                caught_up_at=item.get("caught_up_at"),
+                detected_at=item.detected_at if item else None,
+                restored_at=item.restored_at if item else None,
+                caught_up_at=item.caught_up_at if item else None,
             )
             unit, pace = failure.unit, self._paces[failure.unit]
             slices, number = self._watch.slices[unit], fault.number
@@ -357,16 +358,14 @@ class _Prover:
             found.append(replace(own, complete=complete))
         return found
 
-    def _wait(
-        self, condition: Callable[[dict[str, Any]], bool], deadline_s: float, what: str
-    ) -> dict[str, Any]:
+    def _wait(self, condition: Callable[[RunView], bool], deadline_s: float, what: str) -> RunView:
         """Like `LocalRun.wait_for`, reading the log all the while; asks seldom, to take no CPU."""
         end = time.monotonic() + deadline_s
         while time.monotonic() < end and not self._run.launcher.finished.is_set():
             with contextlib.suppress(ConnectionLostError):
                 view = self._run.status()
                 self._watch.poll()
-                held = [unit["unit"] for unit in view["units"] if unit["phase"] == "held"]
+                held = [unit.unit for unit in view.units if unit.phase == "held"]
                 if held:
                     raise DeadlineError(f"{held[0]} has failed too often; see `holdfast logs`")
                 if condition(view):

@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.verify.rundirs import write_run
@@ -49,9 +50,11 @@ class FakeRun:
         if self.down:
             raise HoldfastError("no coordinator")
         nodes = [
-            {"node": name, "domain": f"d{i}", "units": ["u"]} for i, name in enumerate(self.nodes)
+            SimpleNamespace(node=name, domain=f"d{i}", units=("u",))
+            for i, name in enumerate(self.nodes)
         ]
-        return {"nodes": [*nodes, {"node": "s0", "domain": "d0", "units": []}]}
+        spare = SimpleNamespace(node="s0", domain="d0", units=())
+        return SimpleNamespace(nodes=(*nodes, spare))
 
 
 def play(run, faults, seconds, **options):

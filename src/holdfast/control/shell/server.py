@@ -261,7 +261,7 @@ class Shell:
                 await asyncio.wait_for(self._done.wait(), max(TICK_S, every_s))
 
     def view(self) -> dict[str, Any]:
-        return view(self.coordinator, self._clock.now())
+        return view(self.coordinator, self._clock.now()).to_json()
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         state = self.coordinator.state
