@@ -15,12 +15,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from holdfast.control.events import UnitReport
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.model.records import SliceRecord
 from holdfast.pipeline import Pipeline, deploy
 from holdfast.runtime.checkpoint.state import StateFiles
-from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
 
@@ -150,7 +150,7 @@ def _wait_started(host: SparkUnitHost, units: list[UnitId]) -> None:
         time.sleep(POLL_S)
 
 
-def _enough(found: list[UnitStatus], state: Mapping[str, Mapping[int, StateFiles]]) -> bool:
+def _enough(found: list[UnitReport], state: Mapping[str, Mapping[int, StateFiles]]) -> bool:
     """Whether there is something to see of every operator: a busy machine may be slow."""
     return all(status.batch + 1 >= LEAST_BATCHES for status in found) and all(
         len(files.snapshots()) >= LEAST_SNAPSHOTS
@@ -159,7 +159,7 @@ def _enough(found: list[UnitStatus], state: Mapping[str, Mapping[int, StateFiles
     )
 
 
-def _check(found: list[UnitStatus]) -> None:
+def _check(found: list[UnitReport]) -> None:
     for status in found:
         if status.state == "failed":
             lines = (status.error or "no reason given").strip().splitlines()

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.control.events import UnitReport
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.rundir.paths import schemas_path, warm_folder
-from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
@@ -34,6 +34,7 @@ from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.rehearse import rehearse
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
+from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 
@@ -88,7 +89,7 @@ class SparkUnitHost:
             if running is not None:
                 running.stop()
 
-    def poll(self) -> list[UnitStatus]:
+    def poll(self) -> list[UnitReport]:
         with self._lock:
             units = list(self._units.values())
         return [unit.status() for unit in units]
@@ -283,26 +284,17 @@ class _Starting:
     def __init__(self, unit: UnitId, generation: int) -> None:
         self.unit, self.generation = unit, generation
         self.stopping = False
-        self._error: str | None = None
-        self._operator: str | None = None
-        self._cancelled = False
+        self._progress = Progress(unit, generation)
 
-    def status(self) -> UnitStatus:
-        state: UnitState = "failed" if self._error else "stopped" if self._cancelled else "starting"
-        return UnitStatus(
-            unit=self.unit,
-            generation=self.generation,
-            state=state,
-            error=self._error,
-            operator=self._operator,
-        )
+    def status(self) -> UnitReport:
+        return self._progress.report
 
     def fail(self, error: BaseException, operator: str) -> None:
-        self._operator = operator
-        self._error = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(error))
+        self._progress.tell(state="failed", error=text, operator=operator)
 
     def cancel(self) -> None:
-        self._cancelled = True
+        self._progress.tell(state="stopped")
 
     def stop(self) -> None:
         self.stopping = True

@@ -61,7 +61,7 @@ class ExporterUnit(ThreadUnit):
             first = previous.inputs[name] if previous else (0,) * shards
             unread[name] = [self._from(name, shard, first[shard]) for shard in range(shards)]
         proposed = next_range(previous, unread, self._batching, unit=self.context.name)
-        self.progress.waiting = proposed.upto - proposed.after if proposed else 0
+        self.progress.tell(waiting=proposed.upto - proposed.after if proposed else 0)
         return proposed
 
     def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
@@ -75,8 +75,7 @@ class ExporterUnit(ThreadUnit):
                     batches += read_slice(folder, item, range(KEY_GROUPS))
         rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
         self._delivery.deliver(record.number, rows)
-        self.progress.rows_in += rows.num_rows
-        self.progress.rows_out += rows.num_rows
+        self.progress.add(rows_in=rows.num_rows, rows_out=rows.num_rows)
 
     def _from(self, boundary: str, shard: int, first: int) -> list[SliceRecord]:
         known = [item for item in self._unread.get((boundary, shard), []) if item.number >= first]

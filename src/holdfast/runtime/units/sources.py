@@ -97,7 +97,7 @@ class SourceUnit(ThreadUnit):
     def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
         last = previous.upto if previous else -1
         tick = epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
-        self.progress.waiting = max(0, tick - last)
+        self.progress.tell(waiting=max(0, tick - last))
         upto = epoch_due(last, tick, self._batching, max_epochs=self._rows.max_epochs)
         if upto is None:
             return None
@@ -131,8 +131,7 @@ class SourceUnit(ThreadUnit):
         rows, aside = pa.concat_tables(kept), pa.concat_tables(late)
         publish_rows(context, record, rows, aside, watermark)
         self._watermark = (record.number, watermark)
-        self.progress.rows_in += rows.num_rows + aside.num_rows
-        self.progress.rows_out += rows.num_rows
+        self.progress.add(rows_in=rows.num_rows + aside.num_rows, rows_out=rows.num_rows)
 
     def _watermark_before(self, number: int) -> int | None:
         if number == 0:

@@ -10,15 +10,15 @@ import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
+from holdfast.control.events import UnitReport
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.model.records import RangeRecord
-from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
+from holdfast.runtime.units.progress import Progress
 
 POLL_S = 0.01
 """How often an idle unit looks for work."""
@@ -41,45 +41,12 @@ class UnitContext:
         return str(self.unit)
 
 
-@dataclass(slots=True)
-class Progress:
-    """What a unit tells its host; written by one thread, read by others."""
-
-    state: UnitState = "starting"
-    batch: int = -1
-    epoch: int = -1
-    rows_in: int = 0
-    rows_out: int = 0
-    batch_ms: float = 0.0
-    waiting: int = 0
-    state_bytes: int = 0
-    error: str | None = None
-    operator: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def status(self, unit: UnitId, generation: int) -> UnitStatus:
-        return UnitStatus(
-            unit=unit,
-            generation=generation,
-            state=self.state,
-            batch=self.batch,
-            epoch=self.epoch,
-            rows_in=self.rows_in,
-            rows_out=self.rows_out,
-            batch_ms=self.batch_ms,
-            waiting=self.waiting,
-            state_bytes=self.state_bytes,
-            error=self.error,
-            operator=self.operator,
-        )
-
-
 class ThreadUnit(ABC):
     """A loop over batches: decide the range, do the work, publish or deliver."""
 
     def __init__(self, context: UnitContext) -> None:
         self.context = context
-        self.progress = Progress()
+        self.progress = Progress(context.unit, context.generation)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
 
@@ -92,8 +59,8 @@ class ThreadUnit(ABC):
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
 
-    def status(self) -> UnitStatus:
-        return self.progress.status(self.context.unit, self.context.generation)
+    def status(self) -> UnitReport:
+        return self.progress.report
 
     @abstractmethod
     def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
@@ -111,25 +78,23 @@ class ThreadUnit(ABC):
         try:
             self._loop()
         except SupersededError as error:
-            self.progress.error = str(error)
-            self.progress.state = "stopped"
+            self.progress.tell(state="stopped", error=str(error))
         except Exception:  # noqa: BLE001 - whatever it is, the host must be able to tell
-            self.progress.error = traceback.format_exc()
-            self.progress.operator = self.context.segment.operators[0]
-            self.progress.state = "failed"
+            operator = self.context.segment.operators[0]
+            self.progress.tell(state="failed", error=traceback.format_exc(), operator=operator)
         else:
-            self.progress.state = "stopped"
+            self.progress.tell(state="stopped")
 
     def _loop(self) -> None:
         log, name = self.context.log, self.context.name
         number = log.newest_range(name)
         previous = log.need_range(name, number - 1)
         record = log.need_range(name, number)
-        self.progress.state = "running"
+        self.progress.tell(state="running")
         if record is not None:
             if not self.done(record):
                 self._batch(previous, record)
-            self.progress.batch, self.progress.epoch = record.number, record.upto
+            self.progress.tell(batch=record.number, epoch=record.upto)
         while not self._stopping.is_set():
             log.check_current(name, self.context.generation)
             following = log.range(name, number + 1) or self._put(record)
@@ -150,8 +115,8 @@ class ThreadUnit(ABC):
     def _batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
         start = time.monotonic()
         self.run_batch(previous, record)
-        self.progress.batch_ms = 1000 * (time.monotonic() - start)
-        self.progress.batch, self.progress.epoch = record.number, record.upto
+        took_ms = 1000 * (time.monotonic() - start)
+        self.progress.tell(batch=record.number, epoch=record.upto, batch_ms=took_ms)
         if record.number % TRIM_EVERY == TRIM_EVERY - 1:
             self.context.trimmer.trim_unit(self.context.name, record.number)
             self.context.trimmer.trim_outputs(self.context.segment, self.context.unit.shard)

@@ -63,7 +63,7 @@ class NativeSourceUnit(SparkUnit):
                 .option("checkpointLocation", str(self._checkpoint(self.context.generation)))
                 .start()
             )
-        self.progress.state = "running"
+        self.progress.tell(state="running")
         self._idle_clock()
         try:
             self._query.awaitTermination()
@@ -80,7 +80,7 @@ class NativeSourceUnit(SparkUnit):
         data = self.context.log.need_range(name, newest.source["data"])
         if data is not None:
             before = self.context.log.need_range(name, data.number - 1)
-            self.progress.extra["aligned"] = align(
+            align(
                 self._checkpoint(self.context.generation),
                 unit=name,
                 end=data.source["offset"],
@@ -116,7 +116,7 @@ class NativeSourceUnit(SparkUnit):
                     f"this one has read up to {offset}"
                 )
             self._publish(record, rows)
-        self.progress.batch_ms = 1000 * (time.monotonic() - start)
+        self.progress.tell(batch_ms=1000 * (time.monotonic() - start))
         context.crash.at("before-commit", context.name, record.number)
 
     def _culprit(self, error: BaseException) -> str | None:
@@ -161,9 +161,8 @@ class NativeSourceUnit(SparkUnit):
             watermark = context.log.need_slice(boundary, shard, record.number - 1).watermark_us
         kept, late, watermark = split_late(rows, self._pipeline.event_time, watermark)
         publish_rows(context, record, kept, late, watermark)
-        self.progress.batch, self.progress.epoch = record.number, record.upto
-        self.progress.rows_in += rows.num_rows
-        self.progress.rows_out += kept.num_rows
+        self.progress.tell(batch=record.number, epoch=record.upto)
+        self.progress.add(rows_in=rows.num_rows, rows_out=kept.num_rows)
         self._trim(record.number)
 
     def _idle_clock(self) -> None:

@@ -70,13 +70,13 @@ def _run(unit: SparkUnit) -> bool:
     deadline = time.monotonic() + TIMEOUT_S
     unit.start()
     try:
-        while unit.progress.batch < BATCHES - 1 and time.monotonic() < deadline:
-            if unit.progress.state == "failed":
-                error = (unit.progress.error or "").rstrip().rpartition("\n")[2]
+        while unit.progress.report.batch < BATCHES - 1 and time.monotonic() < deadline:
+            if unit.progress.report.state == "failed":
+                error = (unit.progress.report.error or "").rstrip().rpartition("\n")[2]
                 log.warning("rehearsal of %s failed: %s", unit.context.name, error)
                 return False
             time.sleep(WAIT_S)
-        return unit.progress.batch >= BATCHES - 1
+        return unit.progress.report.batch >= BATCHES - 1
     finally:
         unit.stop()
         unit.join(TIMEOUT_S)

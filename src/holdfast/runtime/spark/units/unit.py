@@ -8,13 +8,13 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from holdfast.control.events import UnitReport
 from holdfast.errors import HoldfastError
 from holdfast.model.deployment import key_group_range
 from holdfast.model.records import RangeRecord, SliceRecord
@@ -26,7 +26,6 @@ from holdfast.runtime.checkpoint.clone import (
     remove_older,
 )
 from holdfast.runtime.checkpoint.state import StateFiles
-from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY
@@ -41,8 +40,9 @@ from holdfast.runtime.spark.io.publish import collect_files, number_in_task, wri
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, stop_marker
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.quarantine import quarantine
+from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.publish import publish
-from holdfast.runtime.units.threads import Progress, UnitContext
+from holdfast.runtime.units.threads import UnitContext
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""
@@ -69,7 +69,7 @@ class SparkUnit:
         partitions: int = 1,
     ) -> None:
         self.context = context
-        self.progress = Progress()
+        self.progress = Progress(context.unit, context.generation)
         self._spark = spark
         self._pipeline = pipeline
         self._schemas = schemas
@@ -101,10 +101,11 @@ class SparkUnit:
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
 
-    def status(self) -> UnitStatus:
-        if self.progress.state == "running":
-            self.progress.waiting = max(0, self._frontier() - self.progress.epoch)
-        return self.progress.status(self.context.unit, self.context.generation)
+    def status(self) -> UnitReport:
+        report = self.progress.report
+        if report.state == "running":
+            report = self.progress.tell(waiting=max(0, self._frontier() - report.epoch))
+        return report
 
     # Life of the query
 
@@ -119,11 +120,11 @@ class SparkUnit:
                     if not self._quarantined(error):
                         raise
         except SupersededError as error:
-            self._end("stopped", str(error))
+            self.progress.tell(state="stopped", error=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
             self._failed(error)
         else:
-            self._end("stopped", None)
+            self.progress.tell(state="stopped", error=None)
 
     def _prepare(self) -> None:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
@@ -178,7 +179,7 @@ class SparkUnit:
             )
         if self._stopping.is_set():
             self.stop()
-        self.progress.state = "running"
+        self.progress.tell(state="running")
         try:
             self._query.awaitTermination()
         except StreamingQueryException as error:
@@ -210,9 +211,8 @@ class SparkUnit:
         if number is None or self.context.log.skip(self.context.name, number) is not None:
             return False
         record, previous = self._ranges(number)
-        self.progress.operator = operator
         # Many runs of the batch, so maybe a minute: to be told apart from a stall, which is killed.
-        self.progress.state = "starting"
+        self.progress.tell(state="starting", operator=operator)
         return quarantine(
             self.context,
             spark=self._spark,
@@ -285,7 +285,7 @@ class SparkUnit:
         if context.segment.stateful and number % SIZE_EVERY == 1:
             files = StateFiles(checkpoint)
             files.scan()
-            self.progress.state_bytes = files.restore_bytes
+            self.progress.tell(state_bytes=files.restore_bytes)
         context.crash.at("before-commit", context.name, number)
 
     def _trim(self, number: int) -> None:
@@ -303,20 +303,20 @@ class SparkUnit:
         self, previous: RangeRecord | None, record: RangeRecord, rows_out: int, seconds: float
     ) -> None:
         groups = key_group_range(self.context.unit.shard, self.context.segment.shards)
+        rows_in = 0
         for name, shards in read_range(previous, record).items():
             for shard, numbers in enumerate(shards):
                 for number in numbers:
                     found = self.context.log.need_slice(name, shard, number)
                     self._tails[name, shard] = found
-                    self.progress.rows_in += sum(
+                    rows_in += sum(
                         part.rows
                         for file in found.files
                         for part in file.parts
                         if part.group in groups
                     )
-        self.progress.rows_out += rows_out
-        self.progress.batch_ms = 1000 * seconds
-        self.progress.batch, self.progress.epoch = record.number, record.upto
+        self.progress.add(rows_in=rows_in, rows_out=rows_out)
+        self.progress.tell(batch=record.number, epoch=record.upto, batch_ms=1000 * seconds)
 
     # Telling
 
@@ -336,12 +336,7 @@ class SparkUnit:
 
     def _failed(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))
-        self.progress.operator = self._culprit(error)
-        self._end("failed", text)
-
-    def _end(self, state: Any, error: str | None) -> None:
-        self.progress.error = error
-        self.progress.state = state
+        self.progress.tell(state="failed", error=text, operator=self._culprit(error))
 
     def _checkpoint(self, generation: int) -> Path:
         return self.context.log.layout.checkpoint(self.context.unit, generation)
