@@ -34,7 +34,7 @@ LAYERS = (
     "web",
     "cli",
 )
-PURE = ("model", "plan", "draw", "health", "control", "pipeline")
+PURE = ("verify", "model", "plan", "draw", "health", "rundir", "control", "pipeline")
 IMPURE_MODULES = {"time", "random", "asyncio", "pyspark"}
 # The only places in otherwise pure packages that act on the world.
 SHELLS = {"control/shell", "control/server.py", "control/client.py", "control/__main__.py"}
