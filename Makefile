@@ -37,7 +37,7 @@ spark: venv archive  ## tests on real Spark
 	$(PYTEST) -m "spark and not full" -q
 
 archive: venv
-	$(BIN)/python -m holdfast.runtime.spark.prepare
+	$(BIN)/python -m holdfast.runtime.spark.start.prepare
 
 chaos: venv archive  ## everything on Spark in full: all plans, crash points and schedules
 	$(PYTEST) -m "spark or chaos or full" -q

@@ -30,10 +30,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
+from holdfast.control.status import RunView
+from holdfast.health.policy import Policy
 from holdfast.pipeline import Files, Parquet, Pipeline, deploy
 from holdfast.pipeline.deploy import Cuts
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
@@ -256,12 +257,12 @@ class HoldfastCount:
         if report.left:
             print(f"left behind: {report.left}", file=sys.stderr)
 
-    def wait_ready(self, *, spares: int = 0) -> dict[str, Any]:
+    def wait_ready(self, *, spares: int = 0) -> RunView:
         """All units run, and so many spares are warm."""
 
-        def ready(view: dict[str, Any]) -> bool:
-            warm = sum(node["spare"] and node["ready"] for node in view["nodes"])
-            ahead = all((unit["epoch"] or -1) >= 0 for unit in view["units"])
+        def ready(view: RunView) -> bool:
+            warm = sum(node.spare and node.ready for node in view.nodes)
+            ahead = all((unit.epoch or -1) >= 0 for unit in view.units)
             return all_running(view) and ahead and warm >= spares
 
         return self.run.wait_for(ready, START_S, "all units running")
@@ -269,7 +270,7 @@ class HoldfastCount:
     def processed(self) -> int:
         """Input rows whose effect has been delivered by the exporter."""
         view = self.run.status()
-        epoch = next(unit["epoch"] for unit in view["units"] if unit["unit"] == "counts#0")
+        epoch = next(unit.epoch for unit in view.units if unit.unit == "counts#0")
         for record in self._log.slices_from("lines", 0, self._next):
             self._next = record.number + 1
             self._unseen.append((record.upto, record.rows + record.late_rows))
@@ -375,7 +376,7 @@ class PlainCount:
 
 def plain_session(settings: str) -> SparkSession:
     if settings == "our settings":
-        from holdfast.runtime.spark.session import start_session
+        from holdfast.runtime.spark.start.session import start_session
 
         return start_session("plain")
     builder = SparkSession.builder.master("local[2]").appName("plain")

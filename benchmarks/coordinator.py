@@ -24,13 +24,13 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.coordinator import Coordinator
-from holdfast.control.policy import Policy
-from holdfast.control.shell.endpoint import read_endpoint
 from holdfast.control.shell.journal import Journal
 from holdfast.control.shell.server import Shell
 from holdfast.control.view import view
 from holdfast.health.budget import RestartBudget
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import UnitId
+from holdfast.rundir.endpoint import read_endpoint
 
 UNITS_PER_NODE = 10
 SPARES = 20
@@ -198,7 +198,7 @@ class Fleet:
                 self._time("append a fact", lambda fact=fact: journal.append([fact]))  # type: ignore[misc]
             for _ in range(3):
                 self._time("snapshot", lambda: journal.compact(self.coordinator.state))
-                self._time("view", lambda: codec.line(view(self.coordinator, self.now)))
+                self._time("view", lambda: codec.line(view(self.coordinator, self.now).to_json()))
             journal.close()
 
     def serve(self, beats: int) -> None:

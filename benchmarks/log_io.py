@@ -24,9 +24,9 @@ from holdfast.model.deployment import Boundary
 from holdfast.model.records import SliceRecord
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.spark.publish import write_files
-from holdfast.runtime.spark.reader import InputSpec, ReaderSpec, task
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, task
+from holdfast.runtime.spark.start.session import start_session
 
 
 def rows_of(spark: SparkSession, rows: int) -> DataFrame:

@@ -30,16 +30,16 @@ from typing import Any
 
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.client import ControlClient
-from holdfast.faults.prove import Normal, Recovered, bound_kept, percentile
-from holdfast.faults.prove_result import Audience, Proof, Struck
-from holdfast.faults.prove_run import Proving, prove
 from holdfast.model.deployment import Deployment
 from holdfast.model.statistics import Statistics, load_statistics
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.plan.joint.result import deploy_options
 from holdfast.plan.protocol import PlanRequest
 from holdfast.plan.session import plan_topology
-from holdfast.runtime.profile.cpu import sessions_cpu
+from holdfast.profile.cpu import sessions_cpu
+from holdfast.prove.judge import Normal, Recovered, bound_kept, percentile
+from holdfast.prove.result import Audience, Proof, Struck
+from holdfast.prove.run import Proving, prove
 
 JOINT, NEVER, EVERYWHERE = "joint", "never cut", "cut everywhere"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "word_count.py"
@@ -166,10 +166,10 @@ class Meter(Audience):
         """Processor seconds of all nodes so far, and rows that the sources have read."""
         with ControlClient(self._run_dir) as client:
             view = client.status()
-        used = sessions_cpu([node["pid"] for node in view["nodes"]])
-        first = view["units"][0]["unit"].rpartition("#")[0]
-        units = [unit for unit in view["units"] if unit["unit"].rpartition("#")[0] == first]
-        return used, sum(unit["rows_in"] or 0 for unit in units)
+        used = sessions_cpu([node.pid for node in view.nodes])
+        first = view.units[0].unit.rpartition("#")[0]
+        units = [unit for unit in view.units if unit.unit.rpartition("#")[0] == first]
+        return used, sum(unit.rows_in or 0 for unit in units)
 
 
 def worst(recoveries: Sequence[Recovered]) -> float:

@@ -31,8 +31,8 @@ from benchmarks._stream_common import (
     scratch,
 )
 from holdfast.control.shell.wire import ConnectionLostError
-from holdfast.runtime.profile.cpu import sessions_cpu
-from holdfast.runtime.spark.java import ensure_archive
+from holdfast.profile.cpu import sessions_cpu
+from holdfast.runtime.spark.start.java import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount
 BAR_RATE = 50_000
@@ -234,14 +234,14 @@ def _crossed(system: System) -> dict[str, int]:
     """Rows each unit has put out so far."""
     if isinstance(system, PlainCount):
         return {}
-    return {unit["unit"]: unit["rows_out"] or 0 for unit in system.run.status()["units"]}
+    return {unit.unit: unit.rows_out or 0 for unit in system.run.status().units}
 
 
 def _cpu_s(system: System) -> float:
     """Processor time of the query, or of all nodes; ended children of living ones included."""
     if isinstance(system, PlainCount):
         return sessions_cpu([system.group])
-    return sessions_cpu(node["pid"] for node in system.run.status()["nodes"])
+    return sessions_cpu(node.pid for node in system.run.status().nodes)
 
 
 def _print(name: str, row: dict[str, Any]) -> None:

@@ -33,7 +33,8 @@ from benchmarks._stream_common import (
     end_on_terminate,
     scratch,
 )
-from holdfast.runtime.spark.java import ensure_archive
+from holdfast.control.status import RunView
+from holdfast.runtime.spark.start.java import ensure_archive
 
 BAR = 5.0
 HOLDFAST = "holdfast"
@@ -109,44 +110,43 @@ def holdfast(rate: float, kills: int, cuts: Any) -> list[Row]:
                 feed.close()
 
 
-def _steady(system: HoldfastCount, view: dict[str, Any]) -> None:
+def _steady(system: HoldfastCount, view: RunView) -> None:
     """Some batches must pass at full speed before a kill means anything."""
-    epochs = {unit["unit"]: unit["epoch"] + STEADY_BATCHES for unit in view["units"]}
+    goals = {unit.unit: (unit.epoch or 0) + STEADY_BATCHES for unit in view.units}
 
-    def passed(now: dict[str, Any]) -> bool:
-        return all(unit["epoch"] >= epochs[unit["unit"]] for unit in now["units"])
+    def passed(now: RunView) -> bool:
+        return all((unit.epoch or 0) >= goals[unit.unit] for unit in now.units)
 
     system.run.wait_for(passed, 120.0, "steady progress")
 
 
 def _kill_node(system: HoldfastCount, feed: Feed) -> Row:
     view = system.run.status()
-    node = next(node["node"] for node in view["nodes"] if node["units"])
-    known = {recovery["id"] for recovery in view["recoveries"]}
+    node = next(node.node for node in view.nodes if node.units)
+    known = {recovery.id for recovery in view.recoveries}
     killed_at = time.time()
     system.run.kill_node(node)
 
-    def caught_up(now: dict[str, Any]) -> bool:
-        mine = [item for item in now["recoveries"] if item["id"] not in known]
-        done = {item["unit"] for item in mine if item["outcome"] == "caught up"}
+    def caught_up(now: RunView) -> bool:
+        mine = [item for item in now.recoveries if item.id not in known]
+        done = {item.unit for item in mine if item.outcome == "caught up"}
         return done.issuperset(system.units)
 
     view = system.run.wait_for(caught_up, 120.0, "recovery")
-    mine = [item for item in view["recoveries"] if item["id"] not in known]
-    last = {
-        key: max(item[key] for item in mine if item[key] is not None)
-        for key in ("detected_at", "restored_at", "caught_up_at")
-    }
+    mine = [item for item in view.recoveries if item.id not in known]
+    detected_at = max(item.detected_at for item in mine)
+    restored_at = max(item.restored_at for item in mine if item.restored_at is not None)
+    caught_up_at = max(item.caught_up_at for item in mine if item.caught_up_at is not None)
     fresh = _fresh(feed, system.out, killed_at)
     return {
         "system": HOLDFAST,
-        "detect_s": last["detected_at"] - killed_at,
-        "restore_s": last["restored_at"] - last["detected_at"],
-        "catch_up_s": last["caught_up_at"] - last["restored_at"],
-        "total_s": last["caught_up_at"] - killed_at,
+        "detect_s": detected_at - killed_at,
+        "restore_s": restored_at - detected_at,
+        "catch_up_s": caught_up_at - restored_at,
+        "total_s": caught_up_at - killed_at,
         "fresh_s": fresh - killed_at,
         "load": os.getloadavg()[0],
-        "units": {item["unit"]: item for item in mine},
+        "units": {item.unit: item.to_json() for item in mine},
     }
 
 

@@ -24,14 +24,14 @@ from typing import Any
 import psutil
 
 from benchmarks._stream_common import end_on_terminate, scratch
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.node.processes import session_members
-from holdfast.runtime.spark.java import ensure_archive
+from holdfast.runtime.spark.start.java import ensure_archive
 from holdfast.units import parse_time
 
 JVM_BAR_MB = 900.0
@@ -134,8 +134,8 @@ def look(run: LocalRun, at_s: float) -> Sample:
     """One sample of processes and files."""
     view = run.status()
     jvm, total, processes = 0.0, 0.0, 0
-    for node in view["nodes"]:
-        for pid in session_members(node["pid"]):
+    for node in view.nodes:
+        for pid in session_members(node.pid):
             try:
                 process = psutil.Process(pid)
                 rss, name = process.memory_info().rss / MB, process.name()
@@ -157,7 +157,7 @@ def look(run: LocalRun, at_s: float) -> Sample:
             files[kind] += 1
     return Sample(
         at_s=at_s,
-        epoch=min(unit["epoch"] or 0 for unit in view["units"]),
+        epoch=min(unit.epoch or 0 for unit in view.units),
         jvm_mb=jvm,
         total_mb=total,
         processes=processes,

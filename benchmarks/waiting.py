@@ -25,12 +25,12 @@ import psutil
 from pyspark.sql.types import LongType, StructField, StructType
 
 from holdfast.model.records import RangeRecord, SliceRecord, encode
-from holdfast.runtime.log.layout import member
+from holdfast.rundir.layout import member
 from holdfast.runtime.log.protocol import Batching, next_range
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NodeWatch
-from holdfast.runtime.spark import reader as reader_module
-from holdfast.runtime.spark.reader import InputSpec, LogReader, ReaderSpec
+from holdfast.runtime.spark.io import reader as reader_module
+from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec
 
 UNITS = 8
 SHARDS = 2

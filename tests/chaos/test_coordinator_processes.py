@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from holdfast.control.client import ControlClient
-from holdfast.control.policy import Policy
-from holdfast.control.shell.endpoint import FILE, read_endpoint
-from holdfast.control.shell.rundir import RunSpec, journal_path, node_log_path
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.errors import BadInputError
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
+from holdfast.health.policy import Policy
 from holdfast.health.stall import StallPolicy
 from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.rundir.endpoint import read_endpoint
+from holdfast.rundir.paths import ENDPOINT, journal_path, node_log_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.node.processes import ProcessId
@@ -91,19 +92,19 @@ def start(tmp_path):
 
 
 def past(view, epoch):
-    return all(unit["epoch"] is not None and unit["epoch"] >= epoch for unit in view["units"])
+    return all(unit.epoch is not None and unit.epoch >= epoch for unit in view.units)
 
 
 def unit(view, name):
-    return next(unit for unit in view["units"] if unit["unit"] == str(name))
+    return next(unit for unit in view.units if unit.unit == str(name))
 
 
 def recovered(run, count=1, more_epochs=5):
     """Wait until at least `count` recoveries are done, all units run and new epochs are out."""
     view = run.wait_for(
-        lambda v: all_running(v) and len(v["recoveries"]) >= count, DEADLINE_S, "recovery"
+        lambda v: all_running(v) and len(v.recoveries) >= count, DEADLINE_S, "recovery"
     )
-    end = max(unit["epoch"] for unit in view["units"])
+    end = max(unit.epoch for unit in view.units)
     run.wait_for(lambda v: past(v, end + more_epochs), DEADLINE_S, "progress")
     return view
 
@@ -117,12 +118,12 @@ def ended_exactly_once(run):
 
 
 def phases_in_order(view):
-    for recovery in view["recoveries"]:
+    for recovery in view.recoveries:
         assert (
-            recovery["failed_at"]
-            <= recovery["detected_at"]
-            <= recovery["restored_at"]
-            <= recovery["caught_up_at"]
+            recovery.failed_at
+            <= recovery.detected_at
+            <= recovery.restored_at
+            <= recovery.caught_up_at
         )
 
 
@@ -130,39 +131,39 @@ def test_a_quiet_run_starts_and_stops_cleanly(start):
     """Nothing fails: units run, the stop is clean, no process and no endpoint is left."""
     run = start()
     view = run.status()
-    assert {node["node"] for node in view["nodes"]} == {"n0", "n1", "s0"}
-    assert next(n for n in view["nodes"] if n["node"] == "s0")["spare"]
+    assert {node.node for node in view.nodes} == {"n0", "n1", "s0"}
+    assert next(n for n in view.nodes if n.node == "s0").spare
     ended_exactly_once(run)
-    assert not (run.run_dir / FILE).exists()
-    text = node_log_path(run.run_dir, unit(view, SRC)["node"]).read_text()
+    assert not (run.run_dir / ENDPOINT).exists()
+    text = node_log_path(run.run_dir, unit(view, SRC).node).read_text()
     assert "unit=src#0 generation=1 start" in text
 
 
 def test_kill_9_of_a_node(start):
     """A killed node's units go to the spare; a new spare joins; output is exact."""
     run = start()
-    victim = unit(run.status(), SRC)["node"]
+    victim = unit(run.status(), SRC).node
     run.kill_node(victim)
     view = recovered(run, 1)
-    assert unit(view, SRC)["node"] == "s0"
-    assert {r["reason"] for r in view["recoveries"]} == {"node lost"}
+    assert unit(view, SRC).node == "s0"
+    assert {r.reason for r in view.recoveries} == {"node lost"}
     phases_in_order(view)
-    run.wait_for(lambda v: any(node["node"] == "s1" for node in v["nodes"]), DEADLINE_S, "spare")
+    run.wait_for(lambda v: any(node.node == "s1" for node in v.nodes), DEADLINE_S, "spare")
     ended_exactly_once(run)
 
 
 def test_a_zombie_wakes_and_is_sent_away(start):
     """SIGSTOP past detection, units move, SIGCONT: the old process publishes nothing twice."""
     run = start(fence=False)
-    victim = unit(run.status(), SUM0)["node"]
+    victim = unit(run.status(), SUM0).node
     old = run.launcher.node(victim)
     run.stop_node(victim)
     view = recovered(run, 1)
-    lost = [fact for fact in view["timeline"] if fact["kind"] == "node_lost"]
-    assert [fact["reason"] for fact in lost] == ["silent"]
+    lost = [fact for fact in view.timeline if fact.kind == "node_lost"]
+    assert [fact.reason for fact in lost] == ["silent"]
     assert old.exit_code() is None
     run.cont_node(victim)
-    end = max(unit["epoch"] for unit in run.status()["units"])
+    end = max(unit.epoch for unit in run.status().units)
     run.wait_for(lambda v: past(v, end + 10), DEADLINE_S, "progress beside the zombie")
     run.wait_for(lambda _: old.exit_code() is not None, DEADLINE_S, "end of the zombie")
     ended_exactly_once(run)
@@ -171,7 +172,7 @@ def test_a_zombie_wakes_and_is_sent_away(start):
 def test_a_hung_node_is_fenced(start):
     """With fencing the hung process is killed and replaced."""
     run = start()
-    victim = unit(run.status(), SUM0)["node"]
+    victim = unit(run.status(), SUM0).node
     old = run.launcher.node(victim)
     run.stop_node(victim)
     recovered(run, 1)
@@ -186,42 +187,42 @@ def test_kill_9_of_the_coordinator_stops_nothing(start):
     dead = run.kill_coordinator()
     run.wait_for(lambda _: read_endpoint(run.run_dir).pid != dead, DEADLINE_S, "restart")
     view = run.wait_for(
-        lambda v: all_running(v) and past(v, before["units"][0]["epoch"] + 10),
+        lambda v: all_running(v) and past(v, before.units[0].epoch + 10),
         DEADLINE_S,
         "the nodes' return",
     )
-    assert [u["generation"] for u in view["units"]] == [1, 1, 1, 1]
-    assert view["recoveries"] == []
+    assert [u.generation for u in view.units] == [1, 1, 1, 1]
+    assert view.recoveries == ()
     ended_exactly_once(run)
 
 
 def test_coordinator_and_node_killed_together(start):
     """The restarted coordinator finds that a node of its journal is gone."""
     run = start()
-    victim = unit(run.status(), OUT)["node"]
+    victim = unit(run.status(), OUT).node
     run.kill_coordinator()
     run.kill_node(victim)
     view = recovered(run, 1)
-    assert unit(view, OUT)["node"] != victim
+    assert unit(view, OUT).node != victim
     ended_exactly_once(run)
 
 
 def test_an_empty_spare_pool_waits_for_a_node(start):
     """No room anywhere: units wait, and start when a node joins."""
     run = start(nodes=2, spares=0, replace=False, policy_=policy(max_units_per_node=2, workers=2))
-    victim = unit(run.status(), SRC)["node"]
+    victim = unit(run.status(), SRC).node
     run.kill_node(victim)
     run.wait_for(
         lambda v: (
-            sum(u["phase"] == "waiting" for u in v["units"]) == 2
-            and any(fact["kind"] == "unit_waiting" for fact in v["timeline"])
+            sum(u.phase == "waiting" for u in v.units) == 2
+            and any(fact.kind == "unit_waiting" for fact in v.timeline)
         ),
         DEADLINE_S,
         "waiting units",
     )
     name = run.add_spare()
     view = recovered(run, 2)
-    assert unit(view, SRC)["node"] == name
+    assert unit(view, SRC).node == name
     ended_exactly_once(run)
 
 
@@ -231,8 +232,8 @@ def test_loss_of_a_failure_domain(start):
     lost = run.kill_domain("d0")
     assert len(lost) == 2
     view = recovered(run, 1)
-    domains = {node["node"]: node["domain"] for node in view["nodes"]}
-    assert {domains[u["node"]] for u in view["units"]} == {"d1"}
+    domains = {node.node: node.domain for node in view.nodes}
+    assert {domains[u.node] for u in view.units} == {"d1"}
     ended_exactly_once(run)
 
 
@@ -240,12 +241,12 @@ def test_an_exception_is_retried_then_held_then_released(start):
     """A poisoned unit is reported with operator and traceback; the others go on."""
     run = start()
     set_fault(run.run_dir, SUM1, "raise")
-    view = run.wait_for(lambda v: v["status"] == "failed", DEADLINE_S, "the hold")
+    view = run.wait_for(lambda v: v.status == "failed", DEADLINE_S, "the hold")
     held = unit(view, SUM1)
-    assert (held["phase"], held["operator"]) == ("held", "sum")
-    assert "ValueError: poisoned record in sum#1" in held["error"]
-    assert unit(view, SRC)["phase"] == "running"
-    assert held["generation"] == 3
+    assert (held.phase, held.operator) == ("held", "sum")
+    assert "ValueError: poisoned record in sum#1" in held.error
+    assert unit(view, SRC).phase == "running"
+    assert held.generation == 3
     set_fault(run.run_dir, SUM1, None)
     with ControlClient(run.run_dir) as client:
         with pytest.raises(BadInputError, match="no held unit"):
@@ -259,9 +260,9 @@ def test_a_stalled_unit_costs_its_process(start):
     """A unit that hangs in a batch is ended by killing its node."""
     run = start()
     set_fault(run.run_dir, SRC, "stall")
-    old = run.launcher.node(unit(run.status(), SRC)["node"])
+    old = run.launcher.node(unit(run.status(), SRC).node)
     run.wait_for(
-        lambda v: any(r["reason"] == "stalled" for r in v["recoveries"]), DEADLINE_S, "the stall"
+        lambda v: any(r.reason == "stalled" for r in v.recoveries), DEADLINE_S, "the stall"
     )
     set_fault(run.run_dir, SRC, None)
     recovered(run, 1)
@@ -274,25 +275,25 @@ def test_a_long_batch_that_works_is_left_alone(start):
     limits = StallPolicy(stall_s=0.5, batches=0.1, intervals=0.1, first_batch_s=5.0)
     run = start(policy_=policy(stall=limits))
     set_fault(run.run_dir, SUM0, "work")
-    behind = lambda v: unit(v, SRC)["epoch"] > unit(v, SUM0)["epoch"] + 3  # noqa: E731
+    behind = lambda v: unit(v, SRC).epoch > unit(v, SUM0).epoch + 3  # noqa: E731
     begin = run.wait_for(behind, DEADLINE_S, "a batch that takes long")
-    view = run.wait_for(lambda v: v["now"] > begin["now"] + 5.0, DEADLINE_S, "ten limits")
-    assert view["recoveries"] == []
-    assert unit(view, SUM0)["epoch"] <= unit(begin, SUM0)["epoch"] + 1
+    view = run.wait_for(lambda v: v.now > begin.now + 5.0, DEADLINE_S, "ten limits")
+    assert view.recoveries == ()
+    assert unit(view, SUM0).epoch <= unit(begin, SUM0).epoch + 1
     set_fault(run.run_dir, SUM0, None)
-    run.wait_for(lambda v: past(v, unit(view, SRC)["epoch"]), DEADLINE_S, "the end of the batch")
+    run.wait_for(lambda v: past(v, unit(view, SRC).epoch), DEADLINE_S, "the end of the batch")
     ended_exactly_once(run)
 
 
 def test_a_run_directory_is_resumed(start):
     """After a stop the next launch goes on where the last one ended, under new generations."""
     first = start()
-    end = first.status()["units"][0]["epoch"]
+    end = first.status().units[0].epoch
     ended_exactly_once(first)
     second = start(wait=False)
     view = second.wait_for(lambda v: all_running(v) and past(v, end + 3), DEADLINE_S, "resumption")
-    assert [u["generation"] for u in view["units"]] == [2, 2, 2, 2]
-    assert view["recoveries"] == []
+    assert [u.generation for u in view.units] == [2, 2, 2, 2]
+    assert view.recoveries == ()
     ended_exactly_once(second)
 
 
@@ -320,7 +321,7 @@ def test_a_run_directory_in_use_is_refused(start):
 def test_kill_and_stop_over_the_control_connection(start):
     """`kill` fences a node by name; unknown names are refused; `stop` ends the run."""
     run = start()
-    victim = unit(run.status(), SRC)["node"]
+    victim = unit(run.status(), SRC).node
     with ControlClient(run.run_dir) as client:
         with pytest.raises(BadInputError, match="there are: "):
             client.kill("nobody")
@@ -328,8 +329,8 @@ def test_kill_and_stop_over_the_control_connection(start):
     recovered(run, 1)
     with ControlClient(run.run_dir) as client:
         views = client.subscribe(every_s=0.05)
-        assert next(views)["status"] in ("running", "recovering")
-        assert next(views)["pipeline"] == "fake"
+        assert next(views).status in ("running", "recovering")
+        assert next(views).pipeline == "fake"
     with ControlClient(run.run_dir) as client:
         client.stop()
     assert run.launcher.finished.wait(DEADLINE_S)
@@ -341,7 +342,7 @@ def test_a_wrong_token_is_refused(start):
     run = start(wait=False)
     run.wait_for(lambda _: True, DEADLINE_S)
     endpoint = read_endpoint(run.run_dir)
-    assert (run.run_dir / FILE).stat().st_mode & 0o777 == 0o600
+    assert (run.run_dir / ENDPOINT).stat().st_mode & 0o777 == 0o600
     assert journal_path(run.run_dir).stat().st_mode & 0o777 == 0o600
     stranger = type(endpoint)(
         host=endpoint.host, port=endpoint.port, token="0" * 64, pid=0, launch=""
@@ -376,7 +377,7 @@ def test_nodes_die_with_their_launcher(tmp_path):
         sys.path.insert(0, ".")
         from pathlib import Path
         from tests.chaos.test_coordinator_processes import DEPLOYMENT, policy
-        from holdfast.control.shell.rundir import RunSpec
+        from holdfast.rundir.spec import RunSpec
         from holdfast.runtime.launch.local import LaunchSettings
         from holdfast.runtime.launch.run import LocalRun, all_running
         spec = RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=policy())
@@ -417,13 +418,13 @@ def test_a_paused_coordinator_blames_nobody(start):
     before = run.status()
     coordinator = run.launcher.coordinator()
     coordinator.signal(signal.SIGSTOP)
-    end = before["now"] + 4.0
+    end = before.now + 4.0
     wait_until(lambda: time.time() > end)
     coordinator.signal(signal.SIGCONT)
     view = run.wait_for(
-        lambda v: all_running(v) and past(v, before["units"][0]["epoch"] + 40), DEADLINE_S
+        lambda v: all_running(v) and past(v, before.units[0].epoch + 40), DEADLINE_S
     )
-    assert view["recoveries"] == []
+    assert view.recoveries == ()
     ended_exactly_once(run)
 
 
@@ -449,9 +450,9 @@ def test_random_failures_end_exactly_once(start, seed):
                 run.kill_coordinator()
             elif action == "raise":
                 victim = DEPLOYMENT.units()[int(rng.integers(4))]
-                failed = unit(run.status(), victim)["failures"]
+                failed = unit(run.status(), victim).failures
                 set_fault(run.run_dir, victim, "raise")
-                run.wait_for(lambda v, u=victim, n=failed: unit(v, u)["failures"] > n, 3.0)
+                run.wait_for(lambda v, u=victim, n=failed: unit(v, u).failures > n, 3.0)
                 set_fault(run.run_dir, victim, None)
             else:
                 run.wait_for(all_running, 3.0)
@@ -462,12 +463,12 @@ def test_random_failures_end_exactly_once(start, seed):
             run.cont_node(name)
 
     def calm(view):
-        for held in [u["unit"] for u in view["units"] if u["phase"] == "held"]:
+        for held in [u.unit for u in view.units if u.phase == "held"]:
             with ControlClient(run.run_dir) as client:
                 client.retry(held)
         return all_running(view)
 
     view = run.wait_for(calm, DEADLINE_S, f"calm after the storm of seed {seed}")
-    end = max(unit["epoch"] for unit in view["units"])
+    end = max(unit.epoch for unit in view.units)
     run.wait_for(lambda v: past(v, end + 5), DEADLINE_S, "progress")
     ended_exactly_once(run)

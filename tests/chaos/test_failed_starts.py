@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, journal_path, scratch_path
 from holdfast.health.budget import RestartBudget
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.rundir.paths import journal_path, scratch_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.children import ProcessList
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
@@ -61,7 +62,7 @@ def started(run):
 
 
 def troubles(view):
-    return [fact["trouble"] for fact in view["timeline"] if fact["kind"] == "launch_trouble"]
+    return [fact.trouble for fact in view.timeline if fact.kind == "launch_trouble"]
 
 
 def test_a_run_whose_nodes_never_come_up_is_given_up(make):
@@ -91,15 +92,15 @@ def test_spares_that_cannot_start_do_not_end_the_run(make):
     wait_until(lambda: len(started(run)) >= 4 and len(run.launcher.nodes()) == 1)
     assert "3 nodes in a row" in run.launcher.trouble
     # Also for those who do not see the launcher's terminal, and for later.
-    view = run.wait_for(lambda v: v["trouble"] == run.launcher.trouble, DEADLINE_S, "trouble")
+    view = run.wait_for(lambda v: v.trouble == run.launcher.trouble, DEADLINE_S, "trouble")
     assert all_running(view)
-    assert troubles(view)[-1] == view["trouble"]
+    assert troubles(view)[-1] == view.trouble
     set_fault(run.run_dir, "open", None)
     run.add_spare("d1")
     wait_until(lambda: run.launcher.trouble is None)
-    run.wait_for(lambda v: v["trouble"] is None, DEADLINE_S, "end of trouble")
+    run.wait_for(lambda v: v.trouble is None, DEADLINE_S, "end of trouble")
     # The one that was owed comes too.
-    wait_until(lambda: len(run.status()["nodes"]) == 3)
+    wait_until(lambda: len(run.status().nodes) == 3)
     assert run.stop().given_up is None
 
 
@@ -110,17 +111,17 @@ def test_a_spare_that_hangs_while_starting_is_killed_and_replaced(make):
     run.wait_for(all_running, DEADLINE_S, "start")
     set_fault(run.run_dir, "open", "hang")
     hung = run.add_spare("d1")
-    run.wait_for(lambda v: len(v["nodes"]) == 2, DEADLINE_S, "the spare joins, but is not ready")
+    run.wait_for(lambda v: len(v.nodes) == 2, DEADLINE_S, "the spare joins, but is not ready")
     child = run.launcher.node(hung)
     wait_until(lambda: run.launcher.trouble)
     assert f"{hung} hung while starting and was killed after 5 s" in run.launcher.trouble
     assert child.exit_code() == -signal.SIGKILL
-    run.wait_for(lambda v: hung in (v["trouble"] or ""), DEADLINE_S, "trouble")
+    run.wait_for(lambda v: hung in (v.trouble or ""), DEADLINE_S, "trouble")
     set_fault(run.run_dir, "open", None)
     wait_until(lambda: run.launcher.trouble is None)
     (node,) = [name for name in run.launcher.nodes() if name != "n0"]
     assert node != hung
-    run.wait_for(lambda v: all(n["ready"] for n in v["nodes"]), DEADLINE_S, "ready")
+    run.wait_for(lambda v: all(n.ready for n in v.nodes), DEADLINE_S, "ready")
     assert run.stop().given_up is None
 
 
@@ -158,7 +159,7 @@ def test_a_coordinator_that_cannot_start_is_tried_again(make, name):
     path.rmdir()
     hidden.rename(path)
     view = run.wait_for(lambda v: all_running(v) and troubles(v)[-1:] == [""], DEADLINE_S, "return")
-    assert view["recoveries"] == []
+    assert view.recoveries == ()
     assert "the coordinator" in troubles(view)[0]
     report = run.stop()
     assert report.clean, report
@@ -197,7 +198,7 @@ def test_temporary_files_go_with_their_node(make):
     """What a killed node had in its scratch directory is removed, others keep theirs."""
     run = make(nodes=2, spares=0, replace=False)
     run.start()
-    run.wait_for(lambda v: all_running(v) and len(v["nodes"]) == 2, DEADLINE_S, "start")
+    run.wait_for(lambda v: all_running(v) and len(v.nodes) == 2, DEADLINE_S, "start")
     folders = [scratch_path(run.run_dir, name) for name in ("n0", "n1")]
     for folder in folders:
         (folder / "spark-left").mkdir()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, write_spec
+from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child
 
 pytestmark = pytest.mark.chaos

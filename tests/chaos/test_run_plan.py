@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.control.shell.rundir import read_spec
+from holdfast.rundir.spec import read_spec
 from holdfast.runtime.launch.children import ProcessList
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(150)]

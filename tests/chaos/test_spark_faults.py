@@ -11,16 +11,18 @@ import pytest
 from holdfast.cli.live import failures
 from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, node_log_path, scratch_path
 from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.inject import Injector
-from holdfast.faults.rundir import dead_rows, numbered, read_record
 from holdfast.faults.schedule import Fault, Schedule
-from holdfast.faults.verify import verify
+from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.claims import claims
+from holdfast.rundir.paths import node_log_path, scratch_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.verify.check import verify
+from holdfast.verify.slice_log import dead_rows, numbered, read_record
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -75,13 +77,13 @@ def wait_until(condition, what):
 
 def stop_and_verify(run, pipeline):
     assert run.stop().left == ()
-    verdict = verify(run.run_dir, pipeline)
+    verdict = verify(run.run_dir, claims(pipeline))
     assert verdict.ok, verdict.to_json()
     return verdict
 
 
 def unit(view, name):
-    return next(item for item in view["units"] if item["unit"] == name)
+    return next(item for item in view.units if item.unit == name)
 
 
 def test_a_full_disk_is_survived(tmp_path):
@@ -103,7 +105,7 @@ def test_a_zombie_publishes_nothing_twice(tmp_path):
     )
     (item,) = outcome.injected
     assert item.done
-    assert any(recovery["from"] == item.done for recovery in outcome.recoveries)
+    assert any(recovery.from_node == item.done for recovery in outcome.recoveries)
     # It was alive when it woke: it heard that it had been replaced.
     assert "ending: fenced" in node_log_path(outcome.run_dir, item.done).read_text()
     assert outcome.ok, outcome.to_json()
@@ -128,30 +130,30 @@ def test_a_torn_slice_is_named_and_not_skipped(start):
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     view = run.wait_for(
-        lambda now: "torn" in (unit(now, "count#0")["error"] or ""), DEADLINE_S, "an error"
+        lambda now: "torn" in (unit(now, "count#0").error or ""), DEADLINE_S, "an error"
     )
-    assert file["name"] in unit(view, "count#0")["error"]
+    assert file["name"] in unit(view, "count#0").error
     assert not scratch.exists()
     path.write_bytes(whole)
     wait_until(lambda: healed(run), "healing")
-    epoch = unit(run.status(), "counts#0")["epoch"]
+    epoch = unit(run.status(), "counts#0").epoch
     run.wait_for(
-        lambda now: all_running(now) and unit(now, "counts#0")["epoch"] > epoch + 10, DEADLINE_S
+        lambda now: all_running(now) and unit(now, "counts#0").epoch > epoch + 10, DEADLINE_S
     )
     stop_and_verify(run, pipeline)
 
 
 def spare_is_cold(view):
-    return not any(node["spare"] and node["ready"] for node in view["nodes"])
+    return not any(node.spare and node.ready for node in view.nodes)
 
 
 def healed(run):
     """Whether all units run; those that were held meanwhile are tried again."""
     view = run.status()
     with ControlClient(run.run_dir) as client:
-        for item in view["units"]:
-            if item["phase"] == "held":
-                client.retry(item["unit"])
+        for item in view.units:
+            if item.phase == "held":
+                client.retry(item.unit)
     return all_running(view)
 
 
@@ -194,16 +196,14 @@ def test_a_poison_record_holds_its_unit_and_names_the_operator(poisoned):
     run, pipeline, add = poisoned("fail")
     wait_until(lambda: delivered(run) == [2, 4, 6], "the first file")
     add("seven")
-    view = run.wait_for(
-        lambda now: unit(now, "twice#0")["phase"] == "held", DEADLINE_S, "a held unit"
-    )
+    view = run.wait_for(lambda now: unit(now, "twice#0").phase == "held", DEADLINE_S, "a held unit")
     held = unit(view, "twice#0")
-    assert held["operator"] == "parse"
-    assert "in to_number" in held["error"]
+    assert held.operator == "parse"
+    assert "in to_number" in held.error
     (line,) = failures(view)
     assert line.startswith("twice#0 is held (operator parse): ")
-    assert "invalid literal for int() with base 10: 'seven'" in held["error"]
-    assert unit(view, "lines#0")["phase"] == unit(view, "out#0")["phase"] == "running"
+    assert "invalid literal for int() with base 10: 'seven'" in held.error
+    assert unit(view, "lines#0").phase == unit(view, "out#0").phase == "running"
     verdict = stop_and_verify(run, pipeline)
     assert verdict.compared == 3
     assert delivered(run) == [2, 4, 6]

@@ -23,9 +23,11 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
+from holdfast.health.policy import Policy
 
 HERE = Path(__file__).parent
 EVENT = TypeAdapter(Annotated[e.Event, Field(discriminator="kind")])
+POLICY = TypeAdapter(Policy)
 COMMAND = TypeAdapter(Annotated[c.Command, Field(discriminator="kind")])
 
 
@@ -137,7 +139,7 @@ def record(name):
     world = HISTORIES[name]()
     head = {
         "units": [str(unit) for unit in world.units],
-        "policy": codec.policy_to_json(world.policy),
+        "policy": POLICY.dump_python(world.policy, mode="json"),
     }
     lines = [json.dumps(line, separators=(",", ":")) for line in [head, *world.story]]
     (HERE / f"{name}.jsonl").write_text("\n".join(lines) + "\n")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.replay.histories import COMMAND, EVENT, HISTORIES, restarted
+from tests.replay.histories import COMMAND, EVENT, HISTORIES, POLICY, restarted
 
 from holdfast.control import codec
 from holdfast.control import commands as c
@@ -32,7 +32,7 @@ def test_the_same_events_give_the_same_commands(name):
     coordinator = Coordinator(
         pipeline="p",
         units=tuple(UnitId.parse(unit) for unit in head["units"]),
-        policy=codec.policy_from_json(head["policy"]),
+        policy=POLICY.validate_python(head["policy"]),
     )
     facts = []
     for index, step in enumerate(story):

@@ -16,8 +16,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import LongType
 
-import holdfast.runtime.spark.unit as unit_module
-from holdfast.faults.rundir import dead_rows
+import holdfast.runtime.spark.units.unit as unit_module
 from holdfast.model.deployment import Boundary
 from holdfast.model.records import SkipRecord, SliceRecord
 from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
@@ -25,8 +24,10 @@ from holdfast.runtime.log.crash import VARIABLE
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.publish import publish, relaid, write_files
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.io.publish import relaid, write_files
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.units.publish import publish
+from holdfast.verify.slice_log import dead_rows
 
 pytestmark = pytest.mark.spark
 

@@ -7,9 +7,9 @@ from pyspark.sql.types import IntegerType, StructType
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, Files, Parquet, Pipeline, Rate, Sqlite, load_pipeline
-from holdfast.runtime.spark.check import check_pipeline, empty_stream
-from holdfast.runtime.spark.plans import join_lag_us
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.frames.check import check_pipeline, empty_stream
+from holdfast.runtime.spark.frames.plans import join_lag_us
+from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from holdfast.pipeline import load_pipeline
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 

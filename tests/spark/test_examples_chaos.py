@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.faults.campaign import Campaign, run_campaign
-from holdfast.faults.rundir import dead_rows
 from holdfast.faults.schedule import draw_schedule
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.verify.slice_log import dead_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 

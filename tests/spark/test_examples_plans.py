@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.faults.verify import verify
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.claims import claims
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.verify.check import verify
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +94,7 @@ class Run:
             time.sleep(0.05)
 
     def check(self):
-        verdict = verify(self.path, self.pipeline)
+        verdict = verify(self.path, claims(self.pipeline))
         assert verdict.ok, "\n".join(
             f"{item.name}: {item.difference} {item.note}\n  "
             + "\n  ".join(item.difference.examples)

@@ -16,7 +16,7 @@ pytestmark = [
 
 CODE = """
 import json
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 spark = start_session("jre")
 home = spark._jvm.java.lang.System.getProperty("java.home")
 total = spark.range(1000).selectExpr("sum(id) AS total").collect()[0]["total"]

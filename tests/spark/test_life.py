@@ -13,8 +13,8 @@ import pytest
 from holdfast.model.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.life import QueryLife
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.spark.units.life import QueryLife
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 

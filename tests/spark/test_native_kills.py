@@ -19,7 +19,7 @@ from holdfast.runtime.log.crash import VARIABLE, Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import FileStore
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 
 HERE = Path(__file__).parent
 SOURCE = str(HERE.parent.parent / "src")

@@ -10,7 +10,7 @@ from holdfast.model.deployment import UnitId
 from holdfast.pipeline import Parquet, Pipeline, SparkSource, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session
+from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from tests.spark import profile_app as known
 from holdfast.model.recovery import RecoveryModel
 from holdfast.model.segments import SegmentPlan
 from holdfast.pipeline import load_pipeline
-from holdfast.runtime.profile import profile
+from holdfast.profile import profile
 
 pytestmark = pytest.mark.spark
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from holdfast.faults.prove_run import Proving, prove
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.prove.run import Proving, prove
 from holdfast.runtime.launch.children import ProcessList
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
-from holdfast.runtime.spark import slots
 from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.units import slots
 
 pytestmark = pytest.mark.spark
 

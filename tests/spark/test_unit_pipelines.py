@@ -32,7 +32,7 @@ from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session, unit_session
+from holdfast.runtime.spark.start.session import start_session, unit_session
 
 pytestmark = pytest.mark.spark
 
@@ -366,7 +366,7 @@ def test_a_redo_that_adds_floats_in_another_order_goes_on(spark, tmp_path, monke
         made.conf.set("spark.sql.TungstenAggregate.testFallbackStartsAt", "2, 3")
         return made
 
-    monkeypatch.setattr("holdfast.runtime.spark.unit.unit_session", short_of_memory)
+    monkeypatch.setattr("holdfast.runtime.spark.units.unit.unit_session", short_of_memory)
     redone = []
     put = SliceLog.put_slice
 

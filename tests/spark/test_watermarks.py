@@ -20,8 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.session import start_session
-from holdfast.runtime.spark.sources import epoch_tick
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.units.sources import epoch_tick
 
 pytestmark = pytest.mark.spark
 

@@ -15,22 +15,26 @@ SRC = Path(__file__).parents[2] / "src" / "holdfast"
 # Lowest first; a package may import from itself and from those before it.
 LAYERS = (
     "errors",
+    "verify",
     "units",
     "clock",
     "model",
     "plan",
     "draw",
     "health",
+    "rundir",
     "control",
     "pipeline",
     "runtime",
+    "profile",
     "faults",
+    "prove",
     "sim",
     "testing",
     "web",
     "cli",
 )
-PURE = ("model", "plan", "draw", "health", "control", "pipeline")
+PURE = ("verify", "model", "plan", "draw", "health", "rundir", "control", "pipeline")
 IMPURE_MODULES = {"time", "random", "asyncio", "pyspark"}
 # The only places in otherwise pure packages that act on the world.
 SHELLS = {"control/shell", "control/server.py", "control/client.py", "control/__main__.py"}
@@ -90,9 +94,30 @@ def test_pure_layers_take_the_world_as_arguments() -> None:
     assert wrong == []
 
 
-def test_pyspark_is_imported_in_one_place() -> None:
-    """Only runtime/spark knows pyspark."""
+def test_pyspark_is_imported_where_queries_run_and_where_they_are_measured() -> None:
+    """Only runtime/spark and profile/spark know pyspark."""
     assert len(_modules()) > 100
+    places = (SRC / "runtime" / "spark", SRC / "profile" / "spark")
     for path in _modules():
         if any(module.split(".")[0] == "pyspark" for module in _imports(path)):
-            assert path.is_relative_to(SRC / "runtime" / "spark"), path
+            assert any(path.is_relative_to(place) for place in places), path
+
+
+def test_the_checker_knows_nothing_of_what_it_checks() -> None:
+    """The verifier imports errors and itself; everything else it reads from documented files."""
+    modules = [path for path in _modules() if path.is_relative_to(SRC / "verify")]
+    assert len(modules) > 4
+    for path in modules:
+        layers = {_layer(module) for module in _imports(path)} - {None}
+        assert layers <= {"verify", "errors"}, f"{path} imports {layers}"
+    assert {_layer(module) for module in _imports(SRC / "errors.py")} == {None}
+
+
+def test_what_needs_no_spark_is_free_of_it() -> None:
+    """The log, checkpoints as files and units that are threads never reach runtime/spark."""
+    for folder in ("log", "checkpoint", "units"):
+        modules = [path for path in _modules() if path.is_relative_to(SRC / "runtime" / folder)]
+        assert modules
+        for path in modules:
+            wrong = {name for name in _imports(path) if name.startswith("holdfast.runtime.spark")}
+            assert not wrong, f"{path} imports {wrong}"

@@ -13,13 +13,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast import __version__
-from holdfast.cli import chaos as chaos_commands
+from holdfast.cli import chaos as chaos_command
 from holdfast.cli import demo as demo_command
 from holdfast.cli import plan as plan_command
 from holdfast.cli import profile as profile_command
 from holdfast.cli import prove as prove_command
 from holdfast.cli import run as run_commands
 from holdfast.cli import topology as topology_commands
+from holdfast.cli import verify as verify_command
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
 app = typer.Typer(
@@ -64,8 +65,8 @@ for _command in (
     run_commands.kill,
     run_commands.retry,
     run_commands.stop,
-    chaos_commands.chaos,
-    chaos_commands.verify,
+    chaos_command.chaos,
+    verify_command.verify,
     profile_command.profile,
     prove_command.prove,
     demo_command.demo,

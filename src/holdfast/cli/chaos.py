@@ -1,4 +1,4 @@
-"""`holdfast chaos` and `holdfast verify`: break a pipeline on purpose, and judge its results."""
+"""`holdfast chaos`: break a pipeline on purpose, and judge its results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.deployment import Batch, Cut, Shards, absolute_app, make_deployment
+from holdfast.cli.verify import show_verdict
 from holdfast.errors import BadInputError
 
 if TYPE_CHECKING:
     from holdfast.faults.campaign import Outcome
     from holdfast.faults.schedule import Schedule
-    from holdfast.faults.verify import Verdict
 
 
 def chaos(
@@ -70,29 +70,6 @@ def chaos(
     _finish(outcome, as_json=as_json)
 
 
-def verify(
-    run: Annotated[Path, typer.Argument(help="A run directory whose input was kept.")],
-    app: Annotated[str, typer.Option(help="The application, if the run does not say.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Compare the results of a run with an independent computation over its kept input.
-
-    Exit code 1 when a row is missing, doubled or altered.
-    """
-    from holdfast.faults.verify import verify as check
-    from holdfast.pipeline import load_pipeline
-
-    if not run.is_dir():
-        raise BadInputError("is not a run directory", where=str(run))
-    verdict = check(run, load_pipeline(app or _app_of(run)))
-    if as_json:
-        typer.echo(json.dumps(verdict.to_json()))
-    else:
-        _show(verdict)
-    if not verdict.ok:
-        raise typer.Exit(1)
-
-
 def _schedule(path: Path | None, seed: int | None, faults: int, kinds: str) -> Schedule:
     from holdfast.faults.schedule import DRAWN, draw_schedule, read_schedule
 
@@ -105,45 +82,19 @@ def _schedule(path: Path | None, seed: int | None, faults: int, kinds: str) -> S
     return draw_schedule(seed or 0, faults=faults, kinds=chosen)  # type: ignore[arg-type]
 
 
-def _app_of(run: Path) -> str:
-    path = run / "run.json"
-    try:
-        app = json.loads(path.read_text(encoding="utf-8")).get("app")
-    except (OSError, ValueError) as error:
-        raise BadInputError(
-            "does not say which application it ran", where=str(run), hint="give --app"
-        ) from error
-    if not app:
-        raise BadInputError("names no application", where=str(path), hint="give --app")
-    return str(app)
-
-
 def _finish(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(outcome.to_json()))
     else:
         for recovery in outcome.recoveries:
-            total, outcome_word = recovery["total_s"], recovery["outcome"]
+            total, outcome_word = recovery.total_s, recovery.outcome
             took = f"{total:.2f} s" if total is not None else f"not caught up: {outcome_word}"
-            typer.echo(f"recovered {recovery['unit']} ({recovery['reason']}): {took}")
+            typer.echo(f"recovered {recovery.unit} ({recovery.reason}): {took}")
         if outcome.stop.left:
             typer.echo(f"processes left behind: {outcome.stop.left}")
         for name, floor in outcome.trimmed.items():
             typer.echo(f"trimmed {name} up to slice {floor}")
-        _show(outcome.verdict)
+        show_verdict(outcome.verdict)
         typer.echo(f"run directory: {outcome.run_dir}")
     if not outcome.ok:
         raise typer.Exit(1)
-
-
-def _show(verdict: Verdict) -> None:
-    for finding in verdict.findings:
-        mark = "ok" if finding.ok else "WRONG"
-        line = f"{mark:5}  {finding.kind} {finding.name}: {finding.difference}"
-        typer.echo(f"{line}; {finding.note}" if finding.note else line)
-        for example in finding.difference.examples:
-            typer.echo(f"         {example}")
-    if verdict.ok:
-        typer.echo(f"{verdict.pipeline}: right, {verdict.compared} rows compared")
-    else:
-        typer.echo(f"{verdict.pipeline}: not proved right")

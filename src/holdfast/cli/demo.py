@@ -22,11 +22,12 @@ from holdfast.errors import BadInputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.faults.prove import Normal, Recovered
-    from holdfast.faults.prove_result import Audience, Proof, Struck
+    from holdfast.control.status import RunView
     from holdfast.model.statistics import Statistics
     from holdfast.model.topology import Topology
     from holdfast.pipeline import Pipeline
+    from holdfast.prove.judge import Normal, Recovered
+    from holdfast.prove.result import Audience, Proof, Struck
 
 PROFILE_S = 12.0
 """How long the pipeline runs to be profiled; the rest of a quick profile takes as long again."""
@@ -120,7 +121,7 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
     from holdfast.cli.deployment import absolute_app
     from holdfast.cli.prove import show_proof, write_report
     from holdfast.pipeline import load_pipeline
-    from holdfast.runtime.spark.prepare import prepare
+    from holdfast.runtime.spark.start.prepare import prepare
 
     app = absolute_app(str(shipped("word_count.py")))
     pipeline = load_pipeline(app)
@@ -158,7 +159,7 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
 
 def _fresh(out: Path) -> Path:
     """An empty place for the run; that of an earlier demo is removed."""
-    from holdfast.control.shell.rundir import spec_path
+    from holdfast.rundir.paths import spec_path
     from holdfast.runtime.launch.children import ProcessList
 
     run_dir = out / "run"
@@ -190,7 +191,7 @@ def _save(path: Path, text: str) -> None:
 
 def _profile(teller: _Teller, app: str) -> Statistics:
     """What the pipeline and the machine do, measured for a few seconds."""
-    from holdfast.runtime.profile import profile
+    from holdfast.profile import profile
 
     teller.wait("running the word count cut at every operator, to see what each one does")
     statistics = profile(app, PROFILE_S, quick=True, say=teller.wait)
@@ -296,7 +297,7 @@ def _break(
     faults: int,
 ) -> Proof:
     from holdfast.cli.deployment import make_deployment
-    from holdfast.faults.prove_run import Proving, prove
+    from holdfast.prove.run import Proving, prove
 
     proving = Proving(
         app=app,
@@ -323,7 +324,7 @@ class _Seen:
 def _audience(teller: _Teller) -> Audience:
     """Tells what happens, each thing once."""
     from holdfast.cli.prove import recovery_words
-    from holdfast.faults.prove_result import Audience
+    from holdfast.prove.result import Audience
 
     class Story(Audience):
         def __init__(self) -> None:
@@ -337,29 +338,29 @@ def _audience(teller: _Teller) -> Audience:
             lags = ", ".join(f"{unit} {lag.median:.2f} s" for unit, lag in normal.items())
             teller.line(f"Running. Slices come so long after they are due: {lags}.")
 
-        def struck(self, fault: Struck, view: Mapping[str, Any]) -> None:
+        def struck(self, fault: Struck, view: RunView) -> None:
             teller.quiet()
             self._seen = _Seen(detected=set(), restored=set())
-            node = next(item for item in view["nodes"] if item["node"] == fault.node)
+            node = next(item for item in view.nodes if item.node == fault.node)
             teller.line()
             teller.line(
-                f"[bold red]kill -9[/] node {fault.node} (process {node['pid']} and its "
-                f"{max(0, (node['processes'] or 1) - 1)} children), home of "
-                f"{', '.join(node['units'])}"
+                f"[bold red]kill -9[/] node {fault.node} (process {node.pid} and its "
+                f"{max(0, (node.processes or 1) - 1)} children), home of "
+                f"{', '.join(node.units)}"
             )
 
-        def watched(self, fault: Struck, view: Mapping[str, Any]) -> None:
-            for item in view["recoveries"]:
-                if item["detected_at"] < fault.killed_at:
+        def watched(self, fault: Struck, view: RunView) -> None:
+            for item in view.recoveries:
+                if item.detected_at < fault.killed_at:
                     continue
-                at = item["detected_at"] - fault.killed_at
+                at = item.detected_at - fault.killed_at
                 if not self._seen.detected:
                     self._tell(at, "its end was noticed")
-                self._seen.detected.add(item["unit"])
-                if item["restored_at"] is not None and item["unit"] not in self._seen.restored:
-                    self._seen.restored.add(item["unit"])
-                    after = item["restored_at"] - fault.killed_at
-                    self._tell(after, f"{item['unit']} runs on {item['to']}")
+                self._seen.detected.add(item.unit)
+                if item.restored_at is not None and item.unit not in self._seen.restored:
+                    self._seen.restored.add(item.unit)
+                    after = item.restored_at - fault.killed_at
+                    self._tell(after, f"{item.unit} runs on {item.to_node}")
 
         def recovered(self, fault: Struck, recoveries: Sequence[Recovered]) -> None:
             del fault

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.control.shell.application import absolute_app
 from holdfast.errors import BadInputError
+from holdfast.rundir.application import absolute_app
 from holdfast.units import parse_time
 
 if TYPE_CHECKING:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.control.status import RunView, UnitView
 from holdfast.control.view import summary
 
 _COLOURS = {
@@ -31,17 +30,15 @@ _RETRIED = {
 }
 
 
-def live_view(
-    view: dict[str, Any], *, epoch_s: float, trouble: str | None = None
-) -> RenderableType:
+def live_view(view: RunView, *, epoch_s: float, trouble: str | None = None) -> RenderableType:
     """Everything at once, for a screen that redraws."""
     parts: list[RenderableType] = [headline(view), units_table(view, epoch_s=epoch_s)]
     parts.append(nodes_table(view))
-    if view["recoveries"]:
+    if view.recoveries:
         parts.append(recoveries_table(view))
     parts += [Text(line, style="yellow") for line in retries(view)]
     parts += [Text(line, style="red") for line in failures(view)]
-    parts += warning(trouble or view["trouble"])
+    parts += warning(trouble or view.trouble)
     return Group(*parts)
 
 
@@ -50,108 +47,108 @@ def warning(trouble: str | None) -> list[Text]:
     return [Text(f"warning: {trouble}", style="yellow")] if trouble else []
 
 
-def headline(view: dict[str, Any]) -> Text:
-    seconds = max(0.0, view["now"] - view["opened_at"])
-    open_ = sum(recovery["outcome"] == "open" for recovery in view["recoveries"])
-    text = Text(f"{view['pipeline']}  ", style="bold")
-    text.append(view["status"], style=_COLOURS.get(view["status"], "white"))
-    text.append(f"  {seconds:.0f} s  {len(view['recoveries'])} recoveries", style="not bold")
+def headline(view: RunView) -> Text:
+    seconds = max(0.0, view.now - view.opened_at)
+    open_ = sum(recovery.outcome == "open" for recovery in view.recoveries)
+    text = Text(f"{view.pipeline}  ", style="bold")
+    text.append(view.status, style=_COLOURS.get(view.status, "white"))
+    text.append(f"  {seconds:.0f} s  {len(view.recoveries)} recoveries", style="not bold")
     if open_:
         text.append(f", {open_} under way", style="yellow")
     return text
 
 
-def units_table(view: dict[str, Any], *, epoch_s: float) -> Table:
+def units_table(view: RunView, *, epoch_s: float) -> Table:
     table = _table(
         "unit", "phase", "node", "gen", "epoch", "rows/s in", "out", "batch", "lag", "state"
     )
-    for unit in view["units"]:
-        waiting = unit["waiting"]
+    for unit in view.units:
+        waiting = unit.waiting
         table.add_row(
-            unit["unit"],
-            Text(unit["phase"], style=_COLOURS.get(unit["phase"], "white")),
-            unit["node"] or "-",
-            str(unit["generation"]),
-            _number(unit["epoch"]),
-            _number(unit["rate_in"]),
-            _number(unit["rate_out"]),
-            "-" if unit["batch_ms"] is None else f"{unit['batch_ms']:.0f} ms",
+            unit.unit,
+            Text(unit.phase, style=_COLOURS.get(unit.phase, "white")),
+            unit.node or "-",
+            str(unit.generation),
+            _number(unit.epoch),
+            _number(unit.rate_in),
+            _number(unit.rate_out),
+            "-" if unit.batch_ms is None else f"{unit.batch_ms:.0f} ms",
             "-" if waiting is None else f"{waiting * epoch_s:.1f} s",
-            _bytes(unit["state_bytes"]),
+            _bytes(unit.state_bytes),
         )
     return table
 
 
-def nodes_table(view: dict[str, Any]) -> Table:
+def nodes_table(view: RunView) -> Table:
     table = _table("node", "domain", "role", "units", "pid", "silent", "cpu", "memory", "processes")
-    for node in view["nodes"]:
-        role = "spare" if node["spare"] else "worker"
-        if not node["connected"]:
+    for node in view.nodes:
+        role = "spare" if node.spare else "worker"
+        if not node.connected:
             role += ", away"
-        elif not node["ready"]:
+        elif not node.ready:
             role += ", warming"
         table.add_row(
-            node["node"],
-            node["domain"] or "-",
+            node.node,
+            node.domain or "-",
             role,
-            str(len(node["units"])),
-            str(node["pid"]),
-            "-" if node["silence_s"] is None else f"{node['silence_s']:.1f} s",
-            "-" if node["cpu"] is None else f"{node['cpu']:.0%}",
-            _bytes(node["memory_bytes"]),
-            _number(node["processes"]),
+            str(len(node.units)),
+            str(node.pid),
+            "-" if node.silence_s is None else f"{node.silence_s:.1f} s",
+            "-" if node.cpu is None else f"{node.cpu:.0%}",
+            _bytes(node.memory_bytes),
+            _number(node.processes),
         )
     return table
 
 
-def recoveries_table(view: dict[str, Any]) -> Table:
+def recoveries_table(view: RunView) -> Table:
     """The latest few, with the durations of their phases."""
     table = _table(
         "recovery", "unit", "why", "from", "to", "detect", "restore", "catch up", "total"
     )
-    for recovery in view["recoveries"][-_RECOVERIES:]:
-        total = _seconds(recovery["total_s"])
+    for recovery in view.recoveries[-_RECOVERIES:]:
+        total = _seconds(recovery.total_s)
         table.add_row(
-            f"{recovery['id']}",
-            recovery["unit"],
-            recovery["reason"],
-            recovery["from"],
-            recovery["to"] or "-",
-            _seconds(recovery["detect_s"]),
-            _seconds(recovery["restore_s"]),
-            _seconds(recovery["catch_up_s"]),
-            total if recovery["outcome"] in ("open", "caught up") else recovery["outcome"],
+            f"{recovery.id}",
+            recovery.unit,
+            recovery.reason,
+            recovery.from_node,
+            recovery.to_node or "-",
+            _seconds(recovery.detect_s),
+            _seconds(recovery.restore_s),
+            _seconds(recovery.catch_up_s),
+            total if recovery.outcome in ("open", "caught up") else recovery.outcome,
         )
     return table
 
 
-def failures(view: dict[str, Any]) -> list[str]:
+def failures(view: RunView) -> list[str]:
     """One line per held unit: which operator, and the line of its traceback that says most."""
-    return [_failure(unit, "is held") for unit in view["units"] if unit["phase"] == "held"]
+    return [_failure(unit, "is held") for unit in view.units if unit.phase == "held"]
 
 
-def retries(view: dict[str, Any]) -> list[str]:
+def retries(view: RunView) -> list[str]:
     """One line per unit that failed, stopped or hung by itself and is being started again."""
     return [
-        _failure(unit, _RETRIED[unit["down"]])
-        for unit in view["units"]
-        if unit["down"] in _RETRIED and unit["phase"] != "held"
+        _failure(unit, _RETRIED[unit.down])
+        for unit in view.units
+        if unit.down in _RETRIED and unit.phase != "held"
     ]
 
 
-def tracebacks(view: dict[str, Any]) -> list[str]:
+def tracebacks(view: RunView) -> list[str]:
     """What held units failed with, in full."""
     return [
-        f"{unit['unit']}, operator {unit['operator'] or 'unknown'}:\n{unit['error'].rstrip()}"
-        for unit in view["units"]
-        if unit["phase"] == "held" and unit["error"]
+        f"{unit.unit}, operator {unit.operator or 'unknown'}:\n{unit.error.rstrip()}"
+        for unit in view.units
+        if unit.phase == "held" and unit.error
     ]
 
 
-def _failure(unit: dict[str, Any], what: str) -> str:
-    why = summary(unit["error"] or "") or unit["down"] or "unknown"
-    where = f"operator {unit['operator']}" if unit["operator"] else "no operator known"
-    return f"{unit['unit']} {what} ({where}): {why}"
+def _failure(unit: UnitView, what: str) -> str:
+    why = summary(unit.error or "") or unit.down or "unknown"
+    where = f"operator {unit.operator}" if unit.operator else "no operator known"
+    return f"{unit.unit} {what} ({where}): {why}"
 
 
 def _table(*columns: str) -> Table:

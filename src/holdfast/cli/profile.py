@@ -40,8 +40,8 @@ def profile(
     from holdfast.cli.prove import interruptible
     from holdfast.model.statistics import dump_statistics
     from holdfast.pipeline import load_pipeline
-    from holdfast.runtime.profile import profile as measure
-    from holdfast.runtime.spark.prepare import prepare
+    from holdfast.profile import profile as measure
+    from holdfast.runtime.spark.start.prepare import prepare
     from holdfast.units import parse_time
 
     default = QUICK_S if quick else DEFAULT_S

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from holdfast.faults.prove import Comparison, Recovered
-    from holdfast.faults.prove_result import Audience, Proof, Struck
     from holdfast.model.topology import Topology
+    from holdfast.prove.judge import Comparison, Recovered
+    from holdfast.prove.result import Audience, Proof, Struck
 
 _WIDTH = 56
 """Columns of a plot in the terminal."""
@@ -54,9 +54,9 @@ def prove(
 
     from rich.console import Console
 
-    from holdfast.faults.prove_run import Proving
-    from holdfast.faults.prove_run import prove as run_proof
     from holdfast.pipeline import load_pipeline
+    from holdfast.prove.run import Proving
+    from holdfast.prove.run import prove as run_proof
     from holdfast.units import parse_time
 
     app = absolute_app(app)
@@ -106,7 +106,7 @@ def write_report(
     proof: Proof, topology: Topology, path: Path, *, command: Sequence[str] = ()
 ) -> None:
     """The HTML page of a proof."""
-    from holdfast.faults.report import report_html
+    from holdfast.prove.report import report_html
 
     try:
         path.write_text(report_html(proof, topology, command=command), encoding="utf-8")
@@ -147,7 +147,7 @@ def _command(app: str, plan: Path, proof: Proof) -> list[str]:
 
 def _audience(console: Console) -> Audience:
     """Progress on stderr: a line that changes on a terminal, plain lines elsewhere."""
-    from holdfast.faults.prove_result import Audience
+    from holdfast.prove.result import Audience
 
     class Progress(Audience):
         def say(self, line: str) -> None:
@@ -174,8 +174,8 @@ def recovery_words(recoveries: Sequence[Recovered]) -> str:
 
 def show_proof(console: Console, proof: Proof) -> None:
     """Predicted against measured, as a table and a plot, and the verdict."""
-    from holdfast.faults.prove import as_planned
-    from holdfast.faults.report import bound_rule
+    from holdfast.prove.judge import as_planned
+    from holdfast.prove.report import bound_rule
 
     if proof.note:
         console.print(f"[{'red' if proof.gave_way else 'yellow'}]{proof.note}[/]")
@@ -228,7 +228,7 @@ def recovery_table(proof: Proof) -> Table:
 
 def phases_table(proof: Proof) -> Table:
     """What recoveries were spent on, predicted and measured, one line per segment."""
-    from holdfast.faults.prove import PHASE_NAMES, PHASES
+    from holdfast.prove.judge import PHASE_NAMES, PHASES
 
     table = _table("segment", "", *PHASE_NAMES.values(), "total")
 

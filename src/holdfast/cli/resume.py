@@ -10,9 +10,10 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from holdfast.control.shell.rundir import RunSpec, read_spec, spec_path
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment
+from holdfast.rundir.paths import schemas_path, spec_path
+from holdfast.rundir.spec import RunSpec, read_spec
 
 
 def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:
@@ -69,27 +70,28 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
 
 def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection[str]) -> list[str]:
     """Forget state, slices and progress of the affected segments; gives their names."""
-    from holdfast.runtime.log.layout import word
+    from holdfast.rundir.layout import Layout
 
+    layout = Layout(root=run_dir)
     chosen = affected(deployment, operators)
     for segment in chosen:
         for boundary in segment.outputs:
-            shutil.rmtree(run_dir / "log" / word(boundary.name), ignore_errors=True)
+            shutil.rmtree(layout.boundary_path(boundary.name), ignore_errors=True)
         for shard in range(segment.shards):
-            unit = word(f"{segment.name}#{shard}")
-            shutil.rmtree(run_dir / "units" / unit, ignore_errors=True)
-            shutil.rmtree(run_dir / "checkpoints" / unit, ignore_errors=True)
+            unit = f"{segment.name}#{shard}"
+            shutil.rmtree(layout.unit_path(unit), ignore_errors=True)
+            shutil.rmtree(layout.checkpoints(unit), ignore_errors=True)
     # Schemas may have changed with the code. The journal stays: it knows the generations, and a
     # number handed out twice would pass for a zombie.
-    (run_dir / "schemas.json").unlink(missing_ok=True)
+    schemas_path(run_dir).unlink(missing_ok=True)
     return [segment.name for segment in chosen]
 
 
 def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     """Why a unit could only wait for ever for slices that are trimmed, if one could."""
+    from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
     from holdfast.runtime.log.slicelog import SliceLog
     from holdfast.runtime.log.start import find_gap, refusal, thread_start
-    from holdfast.runtime.spark.checkpoint import newest_checkpoint, next_batch
 
     if spec.host != "spark":
         return None

@@ -26,8 +26,9 @@ from holdfast.cli.deployment import (
 
 if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
-    from holdfast.control.shell.rundir import RunSpec
+    from holdfast.control.status import RunView
     from holdfast.model.deployment import Deployment
+    from holdfast.rundir.spec import RunSpec
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
 RunDir = Annotated[
@@ -78,7 +79,7 @@ def run(
     from holdfast.pipeline import load_pipeline
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
-    from holdfast.runtime.places import check_sinks
+    from holdfast.runtime.units.places import check_sinks
     from holdfast.units import parse_time
 
     limit_s = None if duration is None else parse_time(duration, where="--for")
@@ -109,10 +110,10 @@ def run(
         _note(f"reset {', '.join(dropped)}")
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
-        from holdfast.runtime.spark.prepare import prepare
+        from holdfast.runtime.spark.start.prepare import prepare
 
         prepare(_note)
-    view: dict[str, Any] = {}
+    view: RunView | None = None
     with _interruptible():
         try:
             local.start()
@@ -131,13 +132,13 @@ def status(run_dir: RunDir = None, as_json: Json = False) -> None:
     from rich.console import Console
 
     from holdfast.cli.live import live_view, tracebacks
-    from holdfast.control.shell.rundir import read_spec
+    from holdfast.rundir.spec import read_spec
 
     directory = find_run(run_dir)
     with _client(directory) as client:
         view = client.status()
     if as_json:
-        print(json.dumps(view))  # noqa: T201
+        print(json.dumps(view.to_json()))  # noqa: T201
         return
     Console().print(live_view(view, epoch_s=read_spec(directory).deployment.epoch_s))
     for text in tracebacks(view):
@@ -153,10 +154,11 @@ def nodes(run_dir: RunDir = None, as_json: Json = False) -> None:
     with _client(find_run(run_dir)) as client:
         view = client.status()
     if as_json:
-        print(json.dumps({"nodes": view["nodes"], "trouble": view["trouble"]}))  # noqa: T201
+        shown = view.to_json()
+        print(json.dumps({"nodes": shown["nodes"], "trouble": shown["trouble"]}))  # noqa: T201
         return
     console = Console()
-    for part in (nodes_table(view), *warning(view["trouble"])):
+    for part in (nodes_table(view), *warning(view.trouble)):
         console.print(part)
 
 
@@ -226,15 +228,14 @@ def stop(
 
 def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
     """The run directory meant: the one given, or the only live one below runs/."""
-    from holdfast.control.shell.endpoint import FILE
-    from holdfast.control.shell.rundir import spec_path
     from holdfast.errors import BadInputError
+    from holdfast.rundir.paths import ENDPOINT, SPEC, spec_path
 
     if run_dir is not None:
         if not spec_path(run_dir).exists():
             raise BadInputError("is not a run directory", where=str(run_dir))
         return run_dir
-    found = sorted(path.parent for path in Path("runs").glob(f"*/{FILE if live else 'run.json'}"))
+    found = sorted(path.parent for path in Path("runs").glob(f"*/{ENDPOINT if live else SPEC}"))
     if len(found) != 1:
         names = ", ".join(map(str, found))
         what = f"several runs: {names}" if found else "nothing runs below runs/"
@@ -244,8 +245,10 @@ def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
 
 def find_lines(run_dir: Path, name: str) -> list[str]:
     """Log lines about a unit (or all shards of a segment) by time, or all a node has said."""
+    from holdfast.rundir.paths import node_output_path, nodes_folder
+
     found: list[tuple[str, str]] = []
-    for path in sorted((run_dir / "nodes").glob("*.log*"), reverse=True):  # .log.1 is older
+    for path in sorted(nodes_folder(run_dir).glob("*.log*"), reverse=True):  # .log.1 is older
         whole = path.name.partition(".log")[0] == name
         stamp = ""
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -254,7 +257,7 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
             if whole or f"unit={name} " in line or f"unit={name}#" in line:
                 found.append((stamp, line))
     found.sort(key=lambda item: item[0])
-    output = run_dir / "nodes" / f"{name}.out"
+    output = node_output_path(run_dir, name)
     said = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
     return [*(line for _, line in found), *said.splitlines()]
 
@@ -268,9 +271,9 @@ def _spec(
     nodes: int,
     max_units: int,
 ) -> RunSpec:
-    from holdfast.control.policy import Policy
-    from holdfast.control.shell.rundir import RunSpec
     from holdfast.errors import BadInputError
+    from holdfast.health.policy import Policy
+    from holdfast.rundir.spec import RunSpec
 
     if len(deployment.units()) > nodes * max_units:
         raise BadInputError(
@@ -281,7 +284,7 @@ def _spec(
     return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
 
-def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> dict[str, Any]:
+def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:
     """Show progress until the time is over or the run ends; gives the last view."""
     from rich.console import Console
     from rich.live import Live
@@ -293,7 +296,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> dict[str, 
     drawn = console.is_terminal and not quiet
     end = None if limit_s is None else time.monotonic() + limit_s
     epoch_s = local.spec.deployment.epoch_s
-    view: dict[str, Any] = {}
+    view: RunView | None = None
     said = ""
     warned: str | None = None
     with Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext() as live:
@@ -340,7 +343,7 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, terminate)
 
 
-def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_json: bool) -> None:
+def _finish(directory: Path, view: RunView | None, report: StopReport, *, as_json: bool) -> None:
     from holdfast.cli.live import failures, tracebacks
 
     failed = failures(view) if view else []
@@ -349,6 +352,7 @@ def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_jso
         for line in report.last_words:
             _note(f"  {line}")
     if as_json:
+        shown = view.to_json() if view else {}
         result = {
             "run_dir": str(directory),
             "status": "failed" if failed or report.given_up else "stopped",
@@ -357,8 +361,8 @@ def _finish(directory: Path, view: dict[str, Any], report: StopReport, *, as_jso
             "clean": report.clean,
             "killed": list(report.killed),
             "left": list(report.left),
-            "units": view.get("units", []),
-            "recoveries": view.get("recoveries", []),
+            "units": shown.get("units", []),
+            "recoveries": shown.get("recoveries", []),
         }
         print(json.dumps(result))  # noqa: T201
     else:

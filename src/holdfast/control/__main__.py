@@ -10,9 +10,10 @@ from pathlib import Path
 
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
-from holdfast.control.shell.rundir import BAD_INPUT, journal_path, read_spec
 from holdfast.control.shell.server import Shell
 from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.rundir.paths import journal_path
+from holdfast.rundir.spec import BAD_INPUT, read_spec
 
 ORPHANED = 3
 """Exit code when the launcher is gone."""

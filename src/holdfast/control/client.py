@@ -7,9 +7,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from holdfast.control.shell.endpoint import read_endpoint
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.control.status import RunView
 from holdfast.errors import BadInputError
+from holdfast.rundir.endpoint import read_endpoint
 
 
 class ControlClient:
@@ -35,13 +36,9 @@ class ControlClient:
     def close(self) -> None:
         self._line.close()
 
-    def status(self) -> dict[str, Any]:
-        """The view of the whole run; see `holdfast.control.view`."""
-        result = self._ask(op="status")
-        return dict(result)
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return list(self.status()["nodes"])
+    def status(self) -> RunView:
+        """The whole run at this moment."""
+        return RunView.from_json(self._ask(op="status"))
 
     def kill(self, node: str) -> None:
         """Kill a node's processes."""
@@ -55,7 +52,7 @@ class ControlClient:
         """Begin to stop the run; it goes on while this returns."""
         self._ask(op="stop")
 
-    def subscribe(self, every_s: float = 0.5) -> Iterator[dict[str, Any]]:
+    def subscribe(self, every_s: float = 0.5) -> Iterator[RunView]:
         """Views, until the coordinator ends."""
         self._line.send({"op": "subscribe", "every_s": every_s})
         while True:
@@ -63,7 +60,7 @@ class ControlClient:
                 answer = self._line.receive()
             except ConnectionLostError:
                 return
-            yield answer["result"]
+            yield RunView.from_json(answer["result"])
 
     def _ask(self, **request: Any) -> Any:
         self._line.send(request)

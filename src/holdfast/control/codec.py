@@ -1,4 +1,4 @@
-"""JSON forms of everything that leaves the coordinator: facts, state, messages, policy.
+"""JSON forms of everything that leaves the coordinator: facts, state, messages.
 
 pydantic reads the frozen dataclasses as they are, so there is no second description of any of them
 to fall out of step. Unit ids are written as `count#0`.
@@ -15,7 +15,6 @@ from pydantic import Field, TypeAdapter
 from holdfast.control import events as e
 from holdfast.control.commands import NodeCommand
 from holdfast.control.facts import Fact
-from holdfast.control.policy import Policy
 from holdfast.control.state import State
 
 NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
@@ -29,7 +28,6 @@ _COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
 _MESSAGE: TypeAdapter[NodeMessage] = TypeAdapter(
     Annotated[NodeMessage, Field(discriminator="kind")]
 )
-_POLICY: TypeAdapter[Policy] = TypeAdapter(Policy)
 
 
 def fact_to_json(fact: Fact) -> dict[str, Any]:
@@ -72,14 +70,6 @@ def message_from_json(data: Mapping[str, Any]) -> NodeMessage:
 def message_from_line(data: bytes) -> NodeMessage:
     """The same from a line as it came, read without a Python object in between."""
     return _MESSAGE.validate_json(data)
-
-
-def policy_to_json(policy: Policy) -> dict[str, Any]:
-    return _as_object(_POLICY.dump_python(policy, mode="json"))
-
-
-def policy_from_json(data: Mapping[str, Any]) -> Policy:
-    return _POLICY.validate_python(data)
 
 
 def line(data: Mapping[str, Any]) -> bytes:

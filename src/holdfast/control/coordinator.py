@@ -14,11 +14,11 @@ from holdfast.control import events as e
 from holdfast.control import membership, placement, units
 from holdfast.control.commands import Command, Dismiss, Finish
 from holdfast.control.facts import Fact, StopBegan
-from holdfast.control.policy import Policy
 from holdfast.control.pool import Pool
 from holdfast.control.state import State
 from holdfast.control.turn import Turn
 from holdfast.control.vitals import Vitals
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import UnitId
 
 

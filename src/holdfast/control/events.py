@@ -26,26 +26,29 @@ ReportState = Literal["starting", "running", "stopped", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitReport:
-    """One generation of one unit, as its node sees it."""
+    """One generation of one unit, as its host sees it: the one record of it from there to here."""
 
     unit: Unit
     generation: int
     state: ReportState
     batch: int = -1
-    """Number of the last batch in the log, whoever published it; -1: none."""
+    """Number of the last batch in the log, whoever published or delivered it; -1: none."""
     epoch: int = -1
     """End epoch of that batch; -1: none."""
     rows_in: int = 0
     """Rows read since this generation started."""
     rows_out: int = 0
-    """Rows published since this generation started."""
+    """Rows published or delivered since this generation started."""
     batch_ms: float = 0.0
+    """Duration of the last batch, milliseconds."""
     waiting: int = 0
-    """Epochs that could be taken in a batch now, or are being taken; what is not due is not
-    counted."""
+    """Epochs that could be taken in a batch now, or are being taken: up to an end that all inputs
+    have published and the batch interval allows, or that is due by the clock for a source."""
     work: int = 0
-    """Grows while the batch in hand is worked on; the unit of measure is the host's own."""
+    """Grows while the batch in hand is worked on, in steps that a process which only waits does not
+    reach; tells a long batch from a dead one."""
     state_bytes: int = 0
+    """What a restore of its state would read."""
     operator: str | None = None
     """The operator that failed, if known."""
     error: str | None = None

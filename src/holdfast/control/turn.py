@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from holdfast.control.commands import Command, Record
 from holdfast.control.facts import Fact
-from holdfast.control.policy import Policy
 from holdfast.control.pool import Candidate
 from holdfast.control.state import State
 from holdfast.control.vitals import Vitals
+from holdfast.health.policy import Policy
 
 
 @dataclass(slots=True, kw_only=True)

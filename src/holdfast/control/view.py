@@ -1,22 +1,15 @@
-"""What people and programs are shown: one JSON object made of state and vitals.
-
-`holdfast status`, the live table and the dashboard read this and nothing else. Times are seconds
-since 1970; a missing value is null.
-"""
+"""What people and programs are shown, made of state and vitals; see `control.status`."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
 
-from holdfast.control.codec import fact_to_json
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
+from holdfast.control.status import NodeView, RecoveryView, RunStatus, RunView, UnitView
 
 _EXCEPTION = re.compile(r"(?:: )?[A-Za-z_][\w.$]*(Error|Exception|Interrupt|Exit)\b")
 """A line that names an exception; Java's, told through Python, begins with a colon."""
-
-RunStatus = Literal["gathering", "starting", "running", "recovering", "failed", "stopping"]
 
 
 def status_of(coordinator: Coordinator) -> RunStatus:
@@ -36,51 +29,51 @@ def status_of(coordinator: Coordinator) -> RunStatus:
     return "starting"
 
 
-def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> dict[str, Any]:
+def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> RunView:
     """Everything, newest facts last."""
     state = coordinator.state
-    return {
-        "pipeline": state.pipeline,
-        "launch": state.launch,
-        "status": status_of(coordinator),
-        "now": now,
-        "opened_at": state.opened_at,
-        "trouble": state.trouble or None,
-        "units": [_unit(coordinator, record, now) for record in state.units.values()],
-        "nodes": [
+    return RunView(
+        pipeline=state.pipeline,
+        launch=state.launch,
+        status=status_of(coordinator),
+        now=now,
+        opened_at=state.opened_at,
+        trouble=state.trouble or None,
+        units=tuple(_unit(coordinator, record, now) for record in state.units.values()),
+        nodes=tuple(
             _node(coordinator, state.nodes[name], now)
             for name in sorted(state.nodes, key=_by_number)
-        ],
-        "recoveries": [recovery_view(recovery) for recovery in state.recoveries],
-        "timeline": [fact_to_json(fact) for fact in state.timeline[-timeline:]],
-    }
+        ),
+        recoveries=tuple(recovery_view(recovery) for recovery in state.recoveries),
+        timeline=tuple(state.timeline[-timeline:]),
+    )
 
 
-def recovery_view(recovery: Recovery) -> dict[str, Any]:
+def recovery_view(recovery: Recovery) -> RecoveryView:
     """One recovery with the durations of its phases, seconds."""
 
     def span(start: float | None, end: float | None) -> float | None:
         return None if start is None or end is None else round(end - start, 6)
 
-    return {
-        "id": recovery.id,
-        "unit": str(recovery.unit),
-        "reason": recovery.reason,
-        "cause": recovery.cause,
-        "outcome": recovery.outcome,
-        "from": recovery.from_node,
-        "to": recovery.to_node,
-        "generation": recovery.generation,
-        "epoch": recovery.epoch,
-        "failed_at": recovery.failed_at,
-        "detected_at": recovery.detected_at,
-        "restored_at": recovery.restored_at,
-        "caught_up_at": recovery.caught_up_at,
-        "detect_s": span(recovery.failed_at, recovery.detected_at),
-        "restore_s": span(recovery.detected_at, recovery.restored_at),
-        "catch_up_s": span(recovery.restored_at, recovery.caught_up_at),
-        "total_s": span(recovery.failed_at, recovery.caught_up_at),
-    }
+    return RecoveryView(
+        id=recovery.id,
+        unit=str(recovery.unit),
+        reason=recovery.reason,
+        cause=recovery.cause,
+        outcome=recovery.outcome,
+        from_node=recovery.from_node,
+        to_node=recovery.to_node,
+        generation=recovery.generation,
+        epoch=recovery.epoch,
+        failed_at=recovery.failed_at,
+        detected_at=recovery.detected_at,
+        restored_at=recovery.restored_at,
+        caught_up_at=recovery.caught_up_at,
+        detect_s=span(recovery.failed_at, recovery.detected_at),
+        restore_s=span(recovery.detected_at, recovery.restored_at),
+        catch_up_s=span(recovery.restored_at, recovery.caught_up_at),
+        total_s=span(recovery.failed_at, recovery.caught_up_at),
+    )
 
 
 def summary(error: str) -> str:
@@ -90,47 +83,47 @@ def summary(error: str) -> str:
     return (named or lines or [""])[-1].strip().removeprefix(": ")
 
 
-def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> dict[str, Any]:
+def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> UnitView:
     vitals = coordinator.vitals.units.get(str(record.unit))
     report = vitals.report if vitals is not None else None
-    return {
-        "unit": str(record.unit),
-        "phase": record.phase,
-        "generation": record.generation,
-        "node": record.node,
-        "down": record.down,
-        "operator": record.operator,
-        "error": record.error,
-        "failures": len(record.errors) + len(record.crashes) + len(record.shortages),
-        "batch": report.batch if report else None,
-        "epoch": report.epoch if report else None,
-        "waiting": report.waiting if report else None,
-        "rows_in": report.rows_in if report else None,
-        "rows_out": report.rows_out if report else None,
-        "rate_in": round(vitals.rate_in, 3) if vitals else None,
-        "rate_out": round(vitals.rate_out, 3) if vitals else None,
-        "batch_ms": report.batch_ms if report else None,
-        "state_bytes": report.state_bytes if report else None,
-        "age_s": round(now - vitals.heard_at, 3) if vitals else None,
-    }
+    return UnitView(
+        unit=str(record.unit),
+        phase=record.phase,
+        generation=record.generation,
+        node=record.node,
+        down=record.down,
+        operator=record.operator,
+        error=record.error,
+        failures=len(record.errors) + len(record.crashes) + len(record.shortages),
+        batch=report.batch if report else None,
+        epoch=report.epoch if report else None,
+        waiting=report.waiting if report else None,
+        rows_in=report.rows_in if report else None,
+        rows_out=report.rows_out if report else None,
+        rate_in=round(vitals.rate_in, 3) if vitals else None,
+        rate_out=round(vitals.rate_out, 3) if vitals else None,
+        batch_ms=report.batch_ms if report else None,
+        state_bytes=report.state_bytes if report else None,
+        age_s=round(now - vitals.heard_at, 3) if vitals else None,
+    )
 
 
-def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> dict[str, Any]:
+def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> NodeView:
     vitals = coordinator.vitals.nodes.get(record.node)
-    return {
-        "node": record.node,
-        "incarnation": record.incarnation,
-        "domain": record.domain,
-        "pid": record.pid,
-        "spare": record.spare,
-        "connected": vitals.connected if vitals else False,
-        "ready": vitals.ready if vitals else False,
-        "silence_s": round(vitals.detector.silence_s(now), 3) if vitals else None,
-        "cpu": vitals.gauges.cpu if vitals else None,
-        "memory_bytes": vitals.gauges.memory_bytes if vitals else None,
-        "processes": vitals.gauges.processes if vitals else None,
-        "units": [str(unit.unit) for unit in coordinator.state.on_node(record.node)],
-    }
+    return NodeView(
+        node=record.node,
+        incarnation=record.incarnation,
+        domain=record.domain,
+        pid=record.pid,
+        spare=record.spare,
+        connected=vitals.connected if vitals else False,
+        ready=vitals.ready if vitals else False,
+        silence_s=round(vitals.detector.silence_s(now), 3) if vitals else None,
+        cpu=vitals.gauges.cpu if vitals else None,
+        memory_bytes=vitals.gauges.memory_bytes if vitals else None,
+        processes=vitals.gauges.processes if vitals else None,
+        units=tuple(str(unit.unit) for unit in coordinator.state.on_node(record.node)),
+    )
 
 
 def _by_number(name: str) -> tuple[str, int, str]:

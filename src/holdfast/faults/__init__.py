@@ -1,1 +1,1 @@
-"""Faults by schedule, and checkers that share nothing with what they check."""
+"""What breaks: faults by schedule, and what carries them out against a run."""

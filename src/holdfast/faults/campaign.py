@@ -7,23 +7,25 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.control.status import RecoveryView, RunView
 from holdfast.faults.inject import WAIT_S, Injected, Injector
-from holdfast.faults.keep import InputKeeper
 from holdfast.faults.schedule import Schedule
-from holdfast.faults.verify import Verdict, verify
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
+from holdfast.pipeline.claims import claims
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running
 from holdfast.runtime.node.processes import session_members
-from holdfast.runtime.spark.prepare import prepare
+from holdfast.runtime.spark.start.prepare import prepare
+from holdfast.verify.check import Verdict, verify
+from holdfast.verify.keep import InputKeeper
 
 START_S = 180.0
 """How long a run may take to come up, several cold sessions on few cores included."""
@@ -60,7 +62,7 @@ class Outcome:
 
     run_dir: Path
     injected: tuple[Injected, ...]
-    recoveries: tuple[dict[str, Any], ...]
+    recoveries: tuple[RecoveryView, ...]
     stop: StopReport
     verdict: Verdict
     trimmed: Mapping[str, int] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class Outcome:
             "ok": self.ok,
             "run": str(self.run_dir),
             "faults": [item.to_json() for item in self.injected],
-            "recoveries": list(self.recoveries),
+            "recoveries": [item.to_json() for item in self.recoveries],
             "clean_stop": self.stop.clean,
             "left": list(self.stop.left),
             "trimmed": dict(self.trimmed),
@@ -105,7 +107,7 @@ def run_campaign(
     run = LocalRun(run_dir, spec, settings)
     keeper = InputKeeper(run_dir, [source.name for source in campaign.pipeline.sources])
     injector: Injector | None = None
-    recoveries: list[dict[str, Any]] = []
+    recoveries: tuple[RecoveryView, ...] = ()
     try:
         report(f"starting {campaign.nodes} nodes and {campaign.spares} spares in {run_dir}")
         run.start()
@@ -132,7 +134,7 @@ def run_campaign(
             # A torn file may have used up the budget of its readers before it was mended.
             retry=any(fault.kind == "tear" for fault in campaign.schedule.faults),
         )
-        recoveries = view["recoveries"]
+        recoveries = view.recoveries
     finally:
         if injector is not None:
             injector.close()
@@ -145,9 +147,9 @@ def run_campaign(
     return Outcome(
         run_dir=run_dir,
         injected=tuple(injector.history),
-        recoveries=tuple(recoveries),
+        recoveries=recoveries,
         stop=stopped,
-        verdict=verify(run_dir, campaign.pipeline),
+        verdict=verify(run_dir, claims(campaign.pipeline)),
         trimmed=keeper.trimmed() if campaign.trim else {},
     )
 
@@ -161,7 +163,7 @@ def wait_delivered(
     batches: int,
     report: Callable[[str], None] = lambda _line: None,
     retry: bool = False,
-) -> dict[str, Any]:
+) -> RunView:
     """Wait until a run has healed and its exporters have delivered so much more; the last view.
 
     With `retry` units that are held are tried again, as an operator would once the cause is gone.
@@ -183,12 +185,12 @@ def wait_delivered(
     )
 
 
-def _retry_held(run: LocalRun, view: dict[str, Any]) -> bool:
+def _retry_held(run: LocalRun, view: RunView) -> bool:
     """Ask for another try of everything held; False, as nothing has healed by that yet."""
-    for unit in view["units"]:
-        if unit["phase"] == "held":
+    for unit in view.units:
+        if unit.phase == "held":
             with contextlib.suppress(ConnectionLostError), ControlClient(run.run_dir) as client:
-                client.retry(unit["unit"])
+                client.retry(unit.unit)
     return False
 
 
@@ -208,12 +210,14 @@ def _processes(run: LocalRun, name: str) -> list[int]:
     return session_members(child.pid, run.launcher.launch) if child else []
 
 
-def _newest_epoch(view: dict[str, Any]) -> int:
-    return max((unit["epoch"] for unit in view["units"] if unit["epoch"] is not None), default=-1)
+def _newest_epoch(view: RunView) -> int:
+    return max((unit.epoch for unit in view.units if unit.epoch is not None), default=-1)
 
 
-def _delivered(view: dict[str, Any], pipeline: Pipeline, what: str) -> int:
+def _delivered(view: RunView, pipeline: Pipeline, what: Literal["epoch", "batch"]) -> int:
     """The smallest epoch, or batch, that any exporter has come to."""
     sinks = {f"{sink.name}#0" for sink in pipeline.sinks}
-    found = [unit[what] for unit in view["units"] if unit["unit"] in sinks]
+    found = [
+        unit.epoch if what == "epoch" else unit.batch for unit in view.units if unit.unit in sinks
+    ]
     return min((-1 if item is None else item for item in found), default=-1)

@@ -18,12 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from holdfast.clock import Clock
-from holdfast.control.shell.application import app_folder
-from holdfast.control.shell.rundir import read_spec
+from holdfast.control.status import RunView
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.faults.rundir import boundaries, numbered, read_record
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
+from holdfast.rundir.application import app_folder
+from holdfast.rundir.spec import read_spec
+from holdfast.verify.slice_log import newest_files
 
 WAIT_S = 0.05
 PATIENCE_S = 20.0
@@ -46,7 +47,7 @@ class FaultyRun(Protocol):
 
     def kill_coordinator(self) -> int: ...
 
-    def status(self) -> dict[str, Any]: ...
+    def status(self) -> RunView: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ class Injector:
         """The node meant, or one of those that run units."""
         if fault.target:
             return fault.target
-        names = sorted(node["node"] for node in self._run.status()["nodes"] if node["units"])
+        names = sorted(node.node for node in self._run.status().nodes if node.units)
         return str(names[int(self._rng.integers(len(names)))]) if names else ""
 
     def _suspend(self, fault: Fault, now: float) -> str:
@@ -160,8 +161,8 @@ class Injector:
     def _lose_domain(self, fault: Fault) -> str:
         domain = fault.target
         if not domain:
-            nodes = self._run.status()["nodes"]
-            domains = sorted({node["domain"] for node in nodes if node["units"]})
+            nodes = self._run.status().nodes
+            domains = sorted({node.domain for node in nodes if node.units})
             if not domains:
                 return ""
             domain = str(domains[int(self._rng.integers(len(domains)))])
@@ -205,16 +206,8 @@ class Injector:
         return str(path.relative_to(self._run.run_dir))
 
     def _newest_file(self, operator: str) -> Path | None:
-        log = self._run.run_dir / "log"
-        logs = boundaries(self._run.run_dir, operator) if operator else sorted(log.glob("*"))
-        files = []
-        for folder in logs:
-            for shard in sorted(folder.glob("[0-9]*")):
-                for number, record in reversed(numbered(shard / "slices").items()):
-                    names = [file["name"] for file in read_record(record, "slice")["files"]]
-                    files += [(number, shard / "data" / name) for name in names]
-                    break
-        there = [path for _, path in files if path.is_file() and path.stat().st_size > 1]
+        files = newest_files(self._run.run_dir, operator)
+        there = [path for path in files if path.is_file() and path.stat().st_size > 1]
         return there[int(self._rng.integers(len(there)))] if there else None
 
     def _poison(self, fault: Fault) -> str:

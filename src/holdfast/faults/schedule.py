@@ -15,7 +15,6 @@ seed: 7
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,11 +73,6 @@ class Schedule:
     seed: int = 0
     """Decides the targets that are left open."""
 
-    @property
-    def length_s(self) -> float:
-        """When the last fault is over, seconds after the run has come up."""
-        return max((fault.at_s + fault.duration_s for fault in self.faults), default=0.0)
-
     def to_json(self) -> dict[str, Any]:
         return {"seed": self.seed, "faults": [fault.to_json() for fault in self.faults]}
 
@@ -128,11 +122,6 @@ def read_schedule(path: Path) -> Schedule:
         first = " ".join(str(error).split())
         raise BadInputError(f"is not YAML: {first}", where=str(path)) from error
     return parse_schedule(data, where=str(path))
-
-
-def write_schedule(schedule: Schedule, path: Path) -> None:
-    """Write a schedule as JSON, which is YAML too."""
-    path.write_text(json.dumps(schedule.to_json(), indent=1) + "\n", encoding="utf-8")
 
 
 def parse_schedule(data: Any, *, where: str = "") -> Schedule:

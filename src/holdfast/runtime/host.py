@@ -6,43 +6,10 @@ that it can be tested with a fake and so that a stuck Spark session never blocks
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
+from holdfast.control.events import UnitReport
 from holdfast.model.deployment import UnitId
-
-UnitState = Literal["starting", "running", "stopped", "failed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitStatus:
-    """One unit as its host sees it now."""
-
-    unit: UnitId
-    generation: int
-    state: UnitState
-    batch: int = -1
-    """Number of the last batch published or delivered by anyone; -1: none yet."""
-    epoch: int = -1
-    """End epoch of that batch; -1: none yet."""
-    rows_in: int = 0
-    """Rows read since this generation started."""
-    rows_out: int = 0
-    """Rows published or delivered since this generation started."""
-    batch_ms: float = 0.0
-    """Duration of the last batch, milliseconds."""
-    waiting: int = 0
-    """Epochs that could be taken in a batch now, or are being taken: up to an end that all inputs
-    have published and the batch interval allows, or that is due by the clock for a source."""
-    work: int = 0
-    """Grows while the batch in hand is worked on, in steps that a process which only waits does not
-    reach; tells a long batch from a dead one."""
-    state_bytes: int = 0
-    """Memory the unit's state stores use, bytes."""
-    error: str | None = None
-    """Traceback text when failed; why, when stopped without having been told to."""
-    operator: str | None = None
-    """The operator whose function failed, if known."""
 
 
 class UnitHost(Protocol):
@@ -56,8 +23,8 @@ class UnitHost(Protocol):
         """Begin to stop a unit; unknown units are ignored."""
         ...
 
-    def poll(self) -> list[UnitStatus]:
-        """The status of every unit started and not yet forgotten."""
+    def poll(self) -> list[UnitReport]:
+        """The report of every unit started and not yet forgotten."""
         ...
 
     def open(self) -> None:

@@ -21,14 +21,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from holdfast.control.shell.rundir import RunSpec
+from holdfast.control.events import UnitReport
 from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.runtime.host import UnitStatus
+from holdfast.rundir.spec import RunSpec
+from holdfast.runtime.units.progress import Progress
 
 POLL_S = 0.01
 
@@ -40,7 +41,7 @@ def create(run_dir: Path, node: str, spec: RunSpec) -> FakeUnitHost:
 
 @dataclass(kw_only=True)
 class _Worker:
-    status: UnitStatus
+    progress: Progress
     thread: threading.Thread
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -60,9 +61,8 @@ class FakeUnitHost:
         thread = threading.Thread(
             target=self._run, args=(unit, generation, clone_from), name=str(unit), daemon=True
         )
-        status = UnitStatus(unit=unit, generation=generation, state="starting")
         with self._lock:
-            self._workers[unit] = _Worker(status=status, thread=thread)
+            self._workers[unit] = _Worker(progress=Progress(unit, generation), thread=thread)
         thread.start()
 
     def stop(self, unit: UnitId) -> None:
@@ -70,9 +70,9 @@ class FakeUnitHost:
         if worker is not None:
             worker.stop.set()
 
-    def poll(self) -> list[UnitStatus]:
+    def poll(self) -> list[UnitReport]:
         with self._lock:
-            return [worker.status for worker in self._workers.values()]
+            return [worker.progress.report for worker in self._workers.values()]
 
     def open(self) -> None:
         """Fails or hangs if asked to, like a session that cannot start."""
@@ -97,10 +97,7 @@ class FakeUnitHost:
         worker = self._workers[unit]
         segment = self._deployment.segment(unit.segment)
 
-        def tell(**changes: object) -> None:
-            with self._lock:
-                worker.status = replace(worker.status, **changes)  # type: ignore[arg-type]
-
+        tell = worker.progress.tell
         try:
             done, total = self._files.open_checkpoint(unit, generation, clone_from)
             end = self._files.log_end(unit, done)
@@ -113,7 +110,7 @@ class FakeUnitHost:
                     worker.stop.wait(POLL_S)
                     continue
                 started = time.monotonic()
-                self._fault(unit, worker.stop, lambda: tell(work=worker.status.work + 1))
+                self._fault(unit, worker.stop, lambda: tell(work=worker.progress.report.work + 1))
                 epoch = done + 1
                 value = self._files.read_inputs(self._deployment, segment, unit.shard, epoch)
                 total += value
@@ -146,7 +143,7 @@ class FakeUnitHost:
         ]
         return min(ends)
 
-    def _fault(self, unit: UnitId, stop: threading.Event, work: Callable[[], None]) -> None:
+    def _fault(self, unit: UnitId, stop: threading.Event, work: Callable[[], object]) -> None:
         match self._files.fault(unit):
             case "raise":
                 raise ValueError(f"poisoned record in {unit}")

@@ -1,21 +1,23 @@
 """`holdfast demo`: what it tells, in which order, and how it ends; nothing runs here."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import typer
 from rich.console import Console
-from tests.unit.faults.proofs import make_proof
+from tests.unit.prove.proofs import make_proof
 from typer.testing import CliRunner
 
+from holdfast import profile as profiling
 from holdfast.cli import demo as commands
-from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
-from holdfast.faults import prove_run, report
-from holdfast.faults.prove import Normal
 from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
-from holdfast.runtime import profile as profiling
-from holdfast.runtime.spark import prepare
+from holdfast.prove import report
+from holdfast.prove import run as prove_run
+from holdfast.prove.judge import Normal
+from holdfast.rundir.paths import spec_path
+from holdfast.runtime.spark.start import prepare
 
 pytestmark = pytest.mark.unit
 
@@ -56,17 +58,17 @@ def cli(monkeypatch, tmp_path):
 
 def tell(audience, fault):
     """One fault as a run would tell it: the same view comes again and again."""
-    node = {"node": fault.node, "pid": 77, "processes": 4, "units": ["lines#0", "count#0"]}
-    audience.struck(fault, {"nodes": [node]})
-    recovery = {
-        "unit": "count#0",
-        "to": "s0",
-        "detected_at": fault.killed_at + 0.25,
-        "restored_at": fault.killed_at + 1.5,
-    }
-    early = {**recovery, "restored_at": None}
+    node = SimpleNamespace(node=fault.node, pid=77, processes=4, units=("lines#0", "count#0"))
+    audience.struck(fault, SimpleNamespace(nodes=(node,)))
+    recovery = SimpleNamespace(
+        unit="count#0",
+        to_node="s0",
+        detected_at=fault.killed_at + 0.25,
+        restored_at=fault.killed_at + 1.5,
+    )
+    early = SimpleNamespace(**{**vars(recovery), "restored_at": None})
     for item in (early, recovery, recovery):
-        audience.watched(fault, {"recoveries": [item]})
+        audience.watched(fault, SimpleNamespace(recoveries=(item,)))
     audience.recovered(fault, make_proof().recoveries[:2])
 
 

@@ -38,8 +38,8 @@ def measured(monkeypatch):
         say("running")
         return FOUND
 
-    monkeypatch.setattr("holdfast.runtime.profile.profile", measure)
-    monkeypatch.setattr("holdfast.runtime.spark.prepare.prepare", lambda say: None)
+    monkeypatch.setattr("holdfast.profile.profile", measure)
+    monkeypatch.setattr("holdfast.runtime.spark.start.prepare.prepare", lambda say: None)
     monkeypatch.setattr("holdfast.pipeline.load_pipeline", lambda app: None)
     return asked
 

@@ -5,16 +5,16 @@ import json
 import pytest
 import typer
 from rich.console import Console
-from tests.unit.faults.proofs import PLAN, make_proof
+from tests.unit.prove.proofs import PLAN, make_proof
 from typer.testing import CliRunner
 
 from holdfast.cli import prove as commands
 from holdfast.errors import BadInputError
-from holdfast.faults import prove_run
+from holdfast.prove import run as prove_run
 
 pytestmark = pytest.mark.unit
 
-APP = "from tests.unit.faults.rundirs import make_pipeline\npipeline = make_pipeline()\n"
+APP = "from tests.unit.verify.rundirs import make_pipeline\npipeline = make_pipeline()\n"
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_bad_options_are_refused_before_anything_starts(cli, tmp_path):
 
 def test_the_report_is_written(cli, tmp_path, monkeypatch):
     """And named."""
-    monkeypatch.setattr("holdfast.faults.report.draw_svg", lambda *_: "<svg/>")
+    monkeypatch.setattr("holdfast.prove.report.draw_svg", lambda *_: "<svg/>")
     result, _ = cli("--report", str(tmp_path / "r.html"))
     assert result.exit_code == 0, result.output
     assert "the plan keeps its promise" in (tmp_path / "r.html").read_text()

@@ -8,11 +8,11 @@ import shutil
 import pytest
 
 from holdfast.cli.resume import check_resume, reset_operators
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, write_spec
 from holdfast.errors import BadInputError
+from holdfast.health.policy import Policy
 from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
+from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
 

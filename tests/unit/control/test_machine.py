@@ -117,7 +117,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @invariant()
     def a_view_can_always_be_made(self):
         shown = view(self.world.coordinator, self.world.now)
-        assert len(shown["units"]) == len(UNITS)
+        assert len(shown.units) == len(UNITS)
 
 
 TestCoordinator = CoordinatorMachine.TestCase

@@ -483,7 +483,7 @@ def test_why_a_unit_stopped_by_itself_is_kept():
     (down,) = [x.fact for x in got if facts([x]) == ["unit_down"]]
     assert (down.reason, down.operator, down.error) == ("stopped by itself", "b", why)
     shown = view(world.coordinator, world.now)
-    assert shown["units"][1]["error"] == why
+    assert shown.units[1].error == why
     assert retries(shown) == [f"b#0 stopped by itself and is started again (operator b): {why}"]
 
 

@@ -3,18 +3,19 @@
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
-from tests.unit.faults.rundirs import write_run
+from tests.unit.verify.rundirs import write_run
 
 from holdfast.clock import ManualClock
-from holdfast.control.policy import Policy
-from holdfast.control.shell.rundir import RunSpec, write_spec
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.inject import PATIENCE_S, Injector
 from holdfast.faults.schedule import Fault, Schedule
+from holdfast.health.policy import Policy
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Console, Files, Pipeline
+from holdfast.rundir.spec import RunSpec, write_spec
 
 pytestmark = pytest.mark.unit
 
@@ -49,9 +50,11 @@ class FakeRun:
         if self.down:
             raise HoldfastError("no coordinator")
         nodes = [
-            {"node": name, "domain": f"d{i}", "units": ["u"]} for i, name in enumerate(self.nodes)
+            SimpleNamespace(node=name, domain=f"d{i}", units=("u",))
+            for i, name in enumerate(self.nodes)
         ]
-        return {"nodes": [*nodes, {"node": "s0", "domain": "d0", "units": []}]}
+        spare = SimpleNamespace(node="s0", domain="d0", units=())
+        return SimpleNamespace(nodes=(*nodes, spare))
 
 
 def play(run, faults, seconds, **options):

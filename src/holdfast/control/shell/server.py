@@ -29,11 +29,11 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
-from holdfast.control.shell.endpoint import Endpoint, remove_endpoint, write_endpoint
 from holdfast.control.shell.journal import Journal
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.view import view
 from holdfast.model.deployment import UnitId
+from holdfast.rundir.endpoint import Endpoint, remove_endpoint, write_endpoint
 
 log = logging.getLogger("holdfast.coordinator")
 
@@ -108,7 +108,7 @@ class Shown:
         if self._line is None or now - self._made_at > SHOW_SHARE * self.cost_s:
             start = time.perf_counter()
             shown = view(coordinator, now)
-            self._line = codec.line({"ok": True, "result": shown}) + b"\n"
+            self._line = codec.line({"ok": True, "result": shown.to_json()}) + b"\n"
             self._made_at = now
             self.cost_s = time.perf_counter() - start
         return self._line

@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from holdfast.control import codec
-from holdfast.control.shell.endpoint import Endpoint
 from holdfast.errors import HoldfastError
+from holdfast.rundir.endpoint import Endpoint
 
 MAX_LINE = 8 * 2**20
 """Bytes; a longer line ends the connection."""

@@ -13,7 +13,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from holdfast.control.shell.rundir import scratch_path, up_marker
+from holdfast.rundir.paths import (
+    coordinator_output_path,
+    node_output_path,
+    nodes_folder,
+    processes_path,
+    scratch_path,
+    up_marker,
+)
 from holdfast.runtime.node.processes import (
     LAUNCH_VARIABLE,
     ProcessId,
@@ -61,7 +68,8 @@ class Child:
         self.name = name
         self._launch = launch
         self._run_dir = run_dir
-        self.output = run_dir / ("nodes" if kind == "node" else "coordinator") / f"{name}.out"
+        output_path = node_output_path if kind == "node" else coordinator_output_path
+        self.output = output_path(run_dir, name)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, LAUNCH_VARIABLE: launch, "PYTHONUNBUFFERED": "1"}
         if kind == "node":
@@ -173,7 +181,7 @@ class ProcessList:
     """
 
     def __init__(self, run_dir: Path, *, compact_after: int = MAX_LISTED) -> None:
-        self._path = run_dir / "processes.jsonl"
+        self._path = processes_path(run_dir)
         self._compact_after = compact_after
         self._added = 0
         """Lines since the list was last made short."""
@@ -228,7 +236,7 @@ class ProcessList:
 def forget_logs(run_dir: Path, *, keep: int) -> None:
     """Remove the logs of all but the nodes that were heard last: earlier launches had others."""
     heard: dict[str, float] = {}
-    for path in (run_dir / "nodes").glob("*.*"):
+    for path in nodes_folder(run_dir).glob("*.*"):
         name = path.name.partition(".")[0]
         heard[name] = max(heard.get(name, 0.0), path.stat().st_mtime)
     for name in sorted(heard, key=heard.__getitem__)[: max(0, len(heard) - keep)]:
@@ -237,5 +245,5 @@ def forget_logs(run_dir: Path, *, keep: int) -> None:
 
 def remove_logs(run_dir: Path, node: str) -> None:
     """Remove the logs and the output of a node."""
-    for path in (run_dir / "nodes").glob(f"{node}.*"):
+    for path in nodes_folder(run_dir).glob(f"{node}.*"):
         path.unlink(missing_ok=True)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.control.shell.endpoint import read_endpoint
-from holdfast.control.shell.rundir import BAD_INPUT
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.control.view import summary
 from holdfast.health.budget import RestartBudget
+from holdfast.rundir.endpoint import read_endpoint
+from holdfast.rundir.spec import BAD_INPUT
 from holdfast.runtime.launch.children import Child, ProcessList, forget_logs, remove_logs
 
 log = logging.getLogger("holdfast.launch")

@@ -23,12 +23,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from holdfast.control.client import ControlClient
-from holdfast.control.shell.rundir import RunSpec, write_spec
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.control.status import RunView
 from holdfast.errors import BadInputError, HoldfastError
+from holdfast.rundir.paths import scratch_folder, warm_folder
+from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
 
@@ -56,12 +58,12 @@ class StopReport:
     """Then, the end of what the last node wrote."""
 
 
-def all_running(view: dict[str, Any]) -> bool:
+def all_running(view: RunView) -> bool:
     """A condition for `LocalRun.wait_for`: every unit is heard of and runs, all are recovered."""
     return (
-        view["status"] == "running"
-        and all(unit["epoch"] is not None for unit in view["units"])
-        and all(recovery["outcome"] != "open" for recovery in view["recoveries"])
+        view.status == "running"
+        and all(unit.epoch is not None for unit in view.units)
+        and all(recovery.outcome != "open" for recovery in view.recoveries)
     )
 
 
@@ -70,8 +72,8 @@ def remove_leftovers(run_dir: Path) -> None:
 
     Rehearsals link slices, so what one leaves would keep trimmed ones on the disk.
     """
-    for folder in ("scratch", "warm"):
-        shutil.rmtree(run_dir / folder, ignore_errors=True)
+    for folder in (scratch_folder(run_dir), warm_folder(run_dir)):
+        shutil.rmtree(folder, ignore_errors=True)
     for path in run_dir.iterdir():
         if _HALF_WRITTEN.fullmatch(path.name):
             path.unlink(missing_ok=True)
@@ -126,20 +128,20 @@ class LocalRun:
         self._started = True
         self.launcher.start()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> RunView:
         """The coordinator's view; raises ConnectionLostError while there is none."""
         with ControlClient(self.run_dir) as client:
             return client.status()
 
     def wait_for(
         self,
-        condition: Callable[[dict[str, Any]], bool],
+        condition: Callable[[RunView], bool],
         deadline_s: float,
         what: str = "the condition",
-    ) -> dict[str, Any]:
+    ) -> RunView:
         """The first view that satisfies a condition."""
         end = time.monotonic() + deadline_s
-        last: dict[str, Any] = {}
+        last: RunView | None = None
         while time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 last = self.status()
@@ -149,10 +151,12 @@ class LocalRun:
                 break
         if self.launcher.given_up:
             raise DeadlineError(f"{what} cannot come: {self.launcher.given_up}")
-        units = [(unit["unit"], unit["phase"], unit["node"]) for unit in last.get("units", [])]
+        if last is None:
+            raise DeadlineError(f"{what} did not hold within {deadline_s} s: no coordinator")
+        units = [(unit.unit, unit.phase, unit.node) for unit in last.units]
         raise DeadlineError(
-            f"{what} did not hold within {deadline_s} s: {last.get('status')}, {units}, "
-            f"nodes {[node['node'] for node in last.get('nodes', [])]}"
+            f"{what} did not hold within {deadline_s} s: {last.status}, {units}, "
+            f"nodes {[node.node for node in last.nodes]}"
         )
 
     def kill_node(self, name: str) -> None:

@@ -25,11 +25,9 @@ from holdfast.model.records import (
     parse_record_name,
     record_name,
 )
-from holdfast.runtime.log.layout import Layout, member
+from holdfast.rundir.layout import ORIGIN, Layout, member
 from holdfast.runtime.log.store import FileStore, RecordStore
 
-ORIGIN = "origin"
-"""Name of the record of when epoch 0 began."""
 MAX_SKIPS = 8
 """Versions of a batch's skip record: one per operator that fails, and a few for functions that do
 not fail on the same rows every time. A batch that needs more is not saved."""

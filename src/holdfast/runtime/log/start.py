@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.runtime.log.layout import word
+from holdfast.rundir.layout import word
 from holdfast.runtime.log.slicelog import SliceLog
 
 KEEP = "choose another --run-dir; under --keep-input any operator can be reset later"

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from holdfast.model.deployment import Deployment, Segment
 from holdfast.model.records import parse_record_name
-from holdfast.runtime.log.layout import STOP_MARK, word
+from holdfast.rundir.layout import STOP_MARK, unit_folder
 from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
 from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog
 from holdfast.runtime.log.store import LEFTOVER_S
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
-WRITTEN = ("ranges", "skips", "floors", "generations", "files", "taken")
-"""Folders of a unit with records in them."""
+WRITTEN = ("ranges", "floors", "generations", "files", "taken")
+"""Folders of a unit with records in them, besides those of its skip records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +41,15 @@ class Trimmer:
         """Remove range records and skips of batches no one can redo."""
         floor = retained_floor(newest, self.retain) - 1  # a batch needs the range before it
         layout = self.log.layout
-        home = f"units/{word(unit)}"
-        self._sweep(home, *(f"{home}/{kind}" for kind in WRITTEN))
+        home = unit_folder(unit)
+        skips = [layout.skips(unit, version) for version in range(1, MAX_SKIPS + 1)]
+        self._sweep(home, *(f"{home}/{kind}" for kind in WRITTEN), *skips)
         if floor <= 0:
             return 0
         self.log.raise_floor(layout.unit_floors(unit), floor)
         removed = _remove(self.log, layout.ranges(unit), floor)
-        for version in range(1, MAX_SKIPS + 1):
-            _remove(self.log, layout.skips(unit, version), floor)
+        for folder in skips:
+            _remove(self.log, folder, floor)
         return removed
 
     def trim_outputs(self, segment: Segment, shard: int) -> int:
@@ -87,7 +88,7 @@ class Trimmer:
 
 def remove_stop_marks(log: SliceLog, unit: str, below: int) -> None:
     """Remove the stop marks of older generations: the claim of a newer one stops their tasks."""
-    for path in log.layout.unit(unit).glob(f"{STOP_MARK}*"):
+    for path in log.layout.unit_path(unit).glob(f"{STOP_MARK}*"):
         number = path.name.removeprefix(STOP_MARK)
         if number.isdigit() and int(number) < below:
             path.unlink(missing_ok=True)

@@ -11,9 +11,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.control.shell.application import absolute_app, app_folder
-from holdfast.control.shell.rundir import BAD_INPUT, node_log_path, read_spec
 from holdfast.errors import BadInputError
+from holdfast.rundir.application import absolute_app, app_folder
+from holdfast.rundir.paths import node_log_path
+from holdfast.rundir.spec import BAD_INPUT, read_spec
 from holdfast.runtime.node.hosts import find_host
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE
 from holdfast.runtime.node.program import NodeProgram, NodeSettings

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from holdfast.control.events import UnitReport
 from holdfast.model.deployment import UnitId
-from holdfast.runtime.host import UnitStatus
 
 STUCK_S = 5.0
 """A host that has not answered for this long is reported as having work it does not do."""
@@ -55,16 +54,16 @@ class Board:
                     known, state="failed", error=error[-MAX_ERROR:], operator=operator
                 )
 
-    def update(self, statuses: list[UnitStatus], now: float) -> list[UnitReport]:
+    def update(self, told: list[UnitReport], now: float) -> list[UnitReport]:
         """Take what the host says; gives the reports that changed in more than counters."""
         changed: list[UnitReport] = []
         with self._lock:
             self._polled_at = now
-            for status in statuses:
+            for status in told:
                 known = self._reports.get(status.unit)
                 if known is None or known.generation != status.generation:
                     continue
-                report = to_report(status)
+                report = clipped(status)
                 if known.state in ("failed", "stopped") and (known.error or not report.error):
                     continue  # it has ended; only a reason that comes late is news
                 self._reports[status.unit] = report
@@ -88,20 +87,8 @@ class Board:
             )
 
 
-def to_report(status: UnitStatus) -> UnitReport:
-    """A host's status in the words of the coordinator."""
-    return UnitReport(
-        unit=status.unit,
-        generation=status.generation,
-        state=status.state,
-        batch=status.batch,
-        epoch=status.epoch,
-        rows_in=status.rows_in,
-        rows_out=status.rows_out,
-        batch_ms=status.batch_ms,
-        waiting=status.waiting,
-        work=status.work,
-        state_bytes=status.state_bytes,
-        operator=status.operator,
-        error=None if status.error is None else status.error[-MAX_ERROR:],
-    )
+def clipped(report: UnitReport) -> UnitReport:
+    """A report with no more of its error than is sent."""
+    if report.error is None or len(report.error) <= MAX_ERROR:
+        return report
+    return replace(report, error=report.error[-MAX_ERROR:])

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias, cast
 
-from holdfast.control.shell.rundir import RunSpec, scratch_path
 from holdfast.errors import BadInputError
+from holdfast.rundir.paths import scratch_path
+from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.host import UnitHost
 
 HostFactory: TypeAlias = Callable[[Path, str, RunSpec], UnitHost]

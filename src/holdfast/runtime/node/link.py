@@ -17,8 +17,8 @@ from holdfast.clock import Clock
 from holdfast.control import codec
 from holdfast.control.commands import NodeCommand
 from holdfast.control.events import Heartbeat, NodeHello
-from holdfast.control.shell.endpoint import read_endpoint
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.rundir.endpoint import read_endpoint
 
 log = logging.getLogger("holdfast.node")
 

@@ -28,8 +28,9 @@ import psutil
 from holdfast.clock import SystemClock
 from holdfast.control.commands import Dismiss, NodeCommand, StartUnit, StopUnit
 from holdfast.control.events import Gauges, Heartbeat, NodeHello, UnitReport
-from holdfast.control.shell.rundir import BAD_INPUT, up_marker
 from holdfast.errors import BadInputError
+from holdfast.rundir.paths import up_marker
+from holdfast.rundir.spec import BAD_INPUT
 from holdfast.runtime.host import UnitHost
 from holdfast.runtime.node.board import Board
 from holdfast.runtime.node.link import Link

@@ -1,1 +1,1 @@
-"""Units as Structured Streaming queries: the only package that imports pyspark."""
+"""What runs on Spark; with profile/spark the only place that imports pyspark."""

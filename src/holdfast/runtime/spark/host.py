@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.control.events import UnitReport
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.sinks import check_apart
-from holdfast.runtime.host import UnitState, UnitStatus
+from holdfast.rundir.paths import schemas_path, scratch_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
@@ -28,20 +29,20 @@ from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.store import write_durably
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch, TellingStore
-from holdfast.runtime.spark.check import check_pipeline
-from holdfast.runtime.spark.compile import ship_by_value
-from holdfast.runtime.spark.exporters import ExporterUnit, make_delivery
-from holdfast.runtime.spark.native import NativeSourceUnit
-from holdfast.runtime.spark.read_files import file_reader
-from holdfast.runtime.spark.rehearse import rehearse
-from holdfast.runtime.spark.session import start_session
-from holdfast.runtime.spark.slots import require_slots, task_slots
-from holdfast.runtime.spark.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
-from holdfast.runtime.spark.threads import ThreadUnit, UnitContext
-from holdfast.runtime.spark.unit import SparkUnit
-from holdfast.runtime.spark.warmup import warm_up
+from holdfast.runtime.spark.frames.check import check_pipeline
+from holdfast.runtime.spark.frames.compile import ship_by_value
+from holdfast.runtime.spark.io.files import file_reader
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.native import NativeSourceUnit
+from holdfast.runtime.spark.units.rehearse import rehearse
+from holdfast.runtime.spark.units.unit import SparkUnit
+from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
+from holdfast.runtime.units.progress import Progress
+from holdfast.runtime.units.slots import require_slots, task_slots
+from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 
-SCHEMAS = "schemas.json"
 STOP_TIMEOUT_S = 15.0
 
 
@@ -67,7 +68,7 @@ class SparkUnitHost:
         self._keep_input = keep_input
         self._partitions = partitions
         self._spark = spark
-        self._scratch = scratch or self._root / "scratch" / f"host-{os.getpid()}"
+        self._scratch = scratch or scratch_path(self._root, f"host-{os.getpid()}")
         """For what is rehearsed; removed with the node, also after a kill, by its launcher."""
         self._owns_session = spark is None
         self._schemas: Mapping[str, StructType] | None = None
@@ -97,7 +98,7 @@ class SparkUnitHost:
             if running is not None:
                 running.stop()
 
-    def poll(self) -> list[UnitStatus]:
+    def poll(self) -> list[UnitReport]:
         with self._lock:
             units = list(self._units.values())
         return [unit.status() for unit in units]
@@ -108,7 +109,7 @@ class SparkUnitHost:
 
     def warm(self) -> None:
         self.open()
-        folder, log = self._scratch / "warm", SliceLog(self._root)
+        folder, log = warm_folder(self._scratch), SliceLog(self._root)
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
         try:
             done = [
@@ -159,7 +160,7 @@ class SparkUnitHost:
         """Output schema per operator; the first node to ask writes them down for the others."""
         with self._opening:
             if self._schemas is None:
-                path = self._root / SCHEMAS
+                path = schemas_path(self._root)
                 if not path.exists():
                     found = check_pipeline(self._pipeline, self.session()).require()
                     data = {name: schema.jsonValue() for name, schema in found.items()}
@@ -314,26 +315,17 @@ class _Starting:
     def __init__(self, unit: UnitId, generation: int) -> None:
         self.unit, self.generation = unit, generation
         self.stopping = False
-        self._error: str | None = None
-        self._operator: str | None = None
-        self._cancelled = False
+        self._progress = Progress(unit, generation)
 
-    def status(self) -> UnitStatus:
-        state: UnitState = "failed" if self._error else "stopped" if self._cancelled else "starting"
-        return UnitStatus(
-            unit=self.unit,
-            generation=self.generation,
-            state=state,
-            error=self._error,
-            operator=self._operator,
-        )
+    def status(self) -> UnitReport:
+        return self._progress.report
 
     def fail(self, error: BaseException, operator: str) -> None:
-        self._operator = operator
-        self._error = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(error))
+        self._progress.tell(state="failed", error=text, operator=operator)
 
     def cancel(self) -> None:
-        self._cancelled = True
+        self._progress.tell(state="stopped")
 
     def stop(self) -> None:
         self.stopping = True

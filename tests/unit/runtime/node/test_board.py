@@ -5,8 +5,7 @@ import pytest
 from holdfast.control.events import UnitReport
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import UnitId
-from holdfast.runtime.host import UnitStatus
-from holdfast.runtime.node.board import MAX_ERROR, STUCK_S, Board, to_report
+from holdfast.runtime.node.board import MAX_ERROR, STUCK_S, Board
 from holdfast.runtime.node.hosts import find_host
 
 pytestmark = pytest.mark.unit
@@ -16,7 +15,7 @@ UNIT = UnitId(segment="count")
 
 def status(**changes):
     values = {"unit": UNIT, "generation": 1, "state": "running", "batch": 3, "epoch": 3}
-    return UnitStatus(**{**values, **changes})
+    return UnitReport(**{**values, **changes})
 
 
 def test_a_start_is_taken_once_and_never_backwards():
@@ -88,22 +87,17 @@ def test_why_a_unit_stopped_is_told_and_stays():
     assert board.reports(0.0)[0].error == "replaced by 2"
 
 
-def test_a_status_keeps_all_its_numbers():
-    """Every field of a host's status reaches the coordinator under the same name."""
-    told = status(
-        rows_in=1,
-        rows_out=2,
-        batch_ms=3.5,
-        waiting=4,
-        work=6,
-        state_bytes=5,
-        error="e",
-        operator="op",
-        state="failed",
-    )
-    report = to_report(told)
-    for name in UnitStatus.__slots__:
-        assert getattr(report, name) == getattr(told, name), name
+def test_a_report_is_passed_on_as_it_is():
+    """What the host tells is what the coordinator hears, but for the beginning of a long error."""
+    board = Board()
+    board.want(UNIT, 1)
+    told = status(rows_in=1, rows_out=2, batch_ms=3.5, waiting=4, work=6, operator="op")
+    board.update([told], 0.0)
+    assert board.reports(0.0) == (told,)
+    long = status(state="failed", error="x" * MAX_ERROR + "boom")
+    board.update([long], 0.0)
+    (report,) = board.reports(0.0)
+    assert (len(report.error), report.error[-4:]) == (MAX_ERROR, "boom")
 
 
 def test_unknown_hosts_are_refused():

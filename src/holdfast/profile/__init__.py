@@ -1,0 +1,23 @@
+"""Measuring a pipeline and its machine: where the numbers of a statistics file come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from holdfast.model.statistics import Statistics
+
+
+def profile(
+    app: str,
+    seconds: float,
+    *,
+    quick: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Statistics:
+    """Run an application for so long and measure it and the machine; see docs/concepts/profile.md.
+
+    `quick` takes what concerns the machine from an earlier profile. Progress is told to `say`.
+    """
+    from holdfast.profile.launch import measure  # noqa: PLC0415 - estimates need no Spark
+
+    return measure(app, seconds, quick=quick, say=say or (lambda _: None))

@@ -1,0 +1,96 @@
+"""A profile as its caller sees it: a process of its own, gone with everything it started.
+
+Spark runs in that process and not in the caller's, so that interrupting a profile, or an operator
+that hangs, leaves nothing behind, and what Java prints disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.errors import BadInputError, CheckFailedError
+from holdfast.model.statistics import Statistics, parse_statistics
+from holdfast.profile.cache import cores, save_machine
+from holdfast.profile.recoveries import measure_recoveries
+from holdfast.rundir.application import absolute_app
+from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
+
+Say = Callable[[str], None]
+
+
+def measure(app: str, seconds: float, *, quick: bool, say: Say) -> Statistics:
+    """Profile an application; what was measured of the machine is kept for quick profiles."""
+    busy = os.getloadavg()[0]
+    if busy > cores() / 2 and not quick:
+        say(f"this machine is busy (load average {busy:.1f}): durations will come out too long")
+    with tempfile.TemporaryDirectory(prefix="holdfast-profile-") as name:
+        folder = Path(name)
+        found = _measure_apart(absolute_app(app), seconds, folder, quick=quick, say=say)
+        if quick:
+            return found
+        machine = measure_recoveries(found.machine, folder / "recoveries", say=say)
+        save_machine(machine)
+        return replace(found, machine=machine)
+
+
+def _measure_apart(app: str, seconds: float, folder: Path, *, quick: bool, say: Say) -> Statistics:
+    launch = secrets.token_hex(8)
+    command = [
+        *(sys.executable, "-m", "holdfast.profile", app),
+        *("--seconds", str(seconds), "--folder", str(folder)),
+        *(["--quick"] if quick else []),
+    ]
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    # Temporary files of all its processes go where they are removed with the rest.
+    places = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
+    with (folder / "profile.err").open("w+b") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+            env={**os.environ, **places, LAUNCH_VARIABLE: launch},
+        )
+        try:
+            if process.stdout is None:
+                raise AssertionError("its standard output is a pipe")
+            for line in process.stdout:
+                answer = _take(json.loads(line), say)
+                if answer is not None:
+                    return answer
+        finally:
+            kill_session(process.pid, launch)
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+        errors.seek(0)
+        raise CheckFailedError(_last_words(errors.read().decode(errors="replace")))
+
+
+def _take(message: dict[str, object], say: Say) -> Statistics | None:
+    match message:
+        case {"say": str(text)}:
+            say(text)
+        case {"statistics": str(text)}:
+            return parse_statistics(text, origin="the profile")
+        case {"error": {"what": str(what), "where": str(where), "hint": str(hint)}}:
+            raise BadInputError(what, where=where, hint=hint)
+    return None
+
+
+def _last_words(text: str) -> str:
+    if os.environ.get("HOLDFAST_DEBUG"):
+        sys.stderr.write(text)
+    lines = [line for line in text.splitlines() if line.strip()]
+    said = lines[-1].strip() if lines else "nothing was said"
+    return f"the profile ended early: {said} (--debug shows all of it)"

@@ -1,0 +1,1 @@
+"""The part of a profile that needs a Spark session; `holdfast.profile` is the rest."""

@@ -1,0 +1,49 @@
+"""Where the coordinator of a run listens, and the secret it asks for.
+
+The file RUN/coordinator.json, readable by its owner only, is written anew by every coordinator
+process. Nodes and commands read it whenever they connect, so a restart on another port with
+another token needs no further care.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from holdfast.rundir.paths import ENDPOINT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Address and token of a running coordinator."""
+
+    host: str
+    port: int
+    token: str
+    pid: int
+    launch: str
+
+
+def write_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
+    """Publish an endpoint; readers see the old one or the new one."""
+    temporary = run_dir / f"{ENDPOINT}.{endpoint.pid}"
+    descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(asdict(endpoint), file)
+    temporary.replace(run_dir / ENDPOINT)
+
+
+def read_endpoint(run_dir: Path) -> Endpoint | None:
+    """The endpoint last published, or None; it may be that of a dead process."""
+    try:
+        return Endpoint(**json.loads((run_dir / ENDPOINT).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def remove_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
+    """Take the file away at a clean end, unless another coordinator has replaced it."""
+    if read_endpoint(run_dir) == endpoint:
+        (run_dir / ENDPOINT).unlink(missing_ok=True)

@@ -1,0 +1,70 @@
+"""Names of what a run and its processes keep; units and the slice log are in `layout`.
+
+RUN/run.json           what runs: application, host, deployment, policy
+RUN/coordinator.json   where its coordinator listens (0600)
+RUN/coordinator/       journal and log
+RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
+RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
+RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
+RUN/processes.jsonl    processes started: pid, start time, name; those that ended may be forgotten
+RUN/schemas.json       output schema per operator, as Spark's JSON
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SPEC = "run.json"
+ENDPOINT = "coordinator.json"
+
+
+def spec_path(run_dir: Path) -> Path:
+    return run_dir / SPEC
+
+
+def journal_path(run_dir: Path) -> Path:
+    return run_dir / "coordinator" / "journal"
+
+
+def coordinator_output_path(run_dir: Path, name: str) -> Path:
+    return run_dir / "coordinator" / f"{name}.out"
+
+
+def nodes_folder(run_dir: Path) -> Path:
+    """Logs and output of all nodes."""
+    return run_dir / "nodes"
+
+
+def node_log_path(run_dir: Path, node: str) -> Path:
+    return nodes_folder(run_dir) / f"{node}.log"
+
+
+def node_output_path(run_dir: Path, node: str) -> Path:
+    return nodes_folder(run_dir) / f"{node}.out"
+
+
+def scratch_folder(run_dir: Path) -> Path:
+    """Temporary files of all nodes."""
+    return run_dir / "scratch"
+
+
+def scratch_path(run_dir: Path, node: str) -> Path:
+    return scratch_folder(run_dir) / node
+
+
+def up_marker(run_dir: Path, node: str) -> Path:
+    """Made by a node once it can run units: what ends before it never started."""
+    return scratch_path(run_dir, node) / "up"
+
+
+def warm_folder(folder: Path) -> Path:
+    """Where a spare rehearses, below its scratch folder; earlier versions: below the run's."""
+    return folder / "warm"
+
+
+def processes_path(run_dir: Path) -> Path:
+    return run_dir / "processes.jsonl"
+
+
+def schemas_path(run_dir: Path) -> Path:
+    return run_dir / "schemas.json"

@@ -1,0 +1,1 @@
+"""The user's functions as data frames: built, checked, their plans examined."""

@@ -1,0 +1,227 @@
+"""A segment's operators as one DataFrame over the slice log."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import StructType, TimestampType
+
+from holdfast.errors import BadInputError, HoldfastError
+from holdfast.model.deployment import Deployment, Segment
+from holdfast.pipeline import Operator, Pipeline
+from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
+from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
+
+
+class OperatorError(HoldfastError):
+    """A user's function failed; the cause says how."""
+
+    def __init__(self, operator: str, message: str) -> None:
+        self.operator = operator
+        super().__init__(f"operator {operator!r}: {message}")
+
+
+def input_specs(
+    pipeline: Pipeline,
+    deployment: Deployment,
+    segment: Segment,
+    schemas: Mapping[str, StructType],
+) -> tuple[InputSpec, ...]:
+    """How a segment reads each of its boundaries."""
+    specs = []
+    delay_s = pipeline.event_time.delay_s if pipeline.event_time else 0.0
+    for name in segment.inputs:
+        schema = schemas[deployment.boundary(name).operator]
+        specs.append(
+            InputSpec(
+                boundary=name,
+                shards=deployment.producer(name).shards,
+                schema=schema.json(),
+                event_column=event_column(pipeline, schema),
+                delay_us=round(delay_s * 1e6),
+            )
+        )
+    return tuple(specs)
+
+
+def event_column(pipeline: Pipeline, schema: StructType) -> str | None:
+    """The column that carries the watermark: the pipeline's, where operators have kept it."""
+    if pipeline.event_time is None or pipeline.event_time.column not in schema.names:
+        return None
+    column = pipeline.event_time.column
+    return column if isinstance(schema[column].dataType, TimestampType) else None
+
+
+def output_lag_us(pipeline: Pipeline, result: DataFrame) -> int | None:
+    """How much older than its watermark a segment's rows may be; None: of any age."""
+    column = event_column(pipeline, result.schema)
+    return join_lag_us(result, column) if column else 0
+
+
+def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
+    """One streaming DataFrame per input, all from one source, with watermarks and without ticks."""
+    clock = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", spec.tasks)
+        .option("numPartitions", spec.tasks)
+        .load()
+        .select("value")
+    )
+    frames = {}
+    for index, item in enumerate(spec.inputs):
+        place = F.pmod(F.col("value"), F.lit(spec.tasks))
+        first = index * spec.partitions
+        mine = clock.where(place.between(first, first + spec.partitions - 1))
+        frame = (mine if len(spec.inputs) > 1 else clock).mapInArrow(
+            task(spec, index), item.struct()
+        )
+        frames[item.boundary] = _marked(frame, item) if item.event_column else _rows(frame)
+    return frames
+
+
+def _marked(frame: DataFrame, item: InputSpec) -> DataFrame:
+    """The rows, their event time watched by a watermark that only ticks move.
+
+    Spark takes a watermark from the newest row, which may be ahead of the recorded one: rows of
+    several sources or shards meet behind a boundary, and a window's row is as old as its window. So
+    Spark watches the ticks' own column, which is null in rows, and the event-time column is marked
+    as the watched one, with the pipeline's delay (deduplication reads it).
+    """
+    watched = frame.withWatermark(TICK, "0 seconds")
+    # Spark pushes filters below a watermark, an operator's own too, and ticks would not pass them.
+    # It leaves alone what is on the watched column, and moves nothing past what is not determined.
+    rows = _rows(watched.where(F.col(TICK).isNull() & (F.spark_partition_id() >= 0)))
+    mark = {WATERMARK: item.delay_us // 1000}
+    return rows.select(
+        *[
+            F.col(f"`{name}`").alias(name, metadata=mark)
+            if name == item.event_column
+            else F.col(f"`{name}`")
+            for name in rows.columns
+        ]
+    )
+
+
+def _rows(frame: DataFrame) -> DataFrame:
+    return frame.where(F.col(TICK).isNull()).drop(TICK)
+
+
+def build(
+    pipeline: Pipeline,
+    deployment: Deployment,
+    segment: Segment,
+    frames: Mapping[str, DataFrame],
+    *,
+    stop_after: str | None = None,
+) -> DataFrame:
+    """Call the segment's functions in order; `frames` holds its boundaries by name."""
+    results: dict[str, DataFrame] = {}
+    for name in segment.operators:
+        operator = pipeline.operator(name)
+        inputs = [
+            results[source]
+            if source in results
+            else frames[boundary_of(deployment, segment, operator, index)]
+            for index, source in enumerate(operator.inputs)
+        ]
+        results[name] = apply_operator(operator, inputs)
+        if name == stop_after:
+            break
+    return results[stop_after or segment.operators[-1]]
+
+
+def apply_operator(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
+    """The operator's DataFrame; what its function raises is told with its name."""
+    if operator.kind == "union":
+        return reduce(DataFrame.unionByName, inputs)
+    if operator.function is None:
+        raise BadInputError(f"a {operator.kind} has no function to run", where=operator.name)
+    try:
+        result = operator.function(*inputs)
+    except Exception as error:
+        raise OperatorError(operator.name, f"{type(error).__name__}: {error}") from error
+    if not isinstance(result, DataFrame):
+        raise OperatorError(operator.name, f"returned {type(result).__name__}, not a DataFrame")
+    return result
+
+
+def boundary_of(deployment: Deployment, segment: Segment, operator: Operator, index: int) -> str:
+    """Which of the segment's boundaries an operator's input comes through."""
+    source = operator.inputs[index]
+    found = [name for name in segment.inputs if deployment.boundary(name).operator == source]
+    if not found:
+        raise BadInputError(
+            f"its input {source!r} is not among the inputs of segment {segment.name!r}",
+            where=operator.name,
+        )
+    key = operator.key_of_input(index)
+    return next((name for name in found if deployment.boundary(name).key == key), found[0])
+
+
+def ship_by_value(pipeline: Pipeline) -> None:
+    """Let workers run functions whose module they cannot import: it travels with them."""
+    for operator in pipeline.operators:
+        for function in _functions(operator):
+            module = inspect.getmodule(function)
+            if module is None or module.__name__ == "__main__":
+                continue
+            top = module.__name__.partition(".")[0]
+            path = getattr(module, "__file__", None) or ""
+            if top in ("holdfast", "pyspark") or "site-packages" in path:
+                continue
+            if module.__name__ in sys.modules:
+                cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def culprit(pipeline: Pipeline, segment: Segment, traceback: str) -> str | None:
+    """The operator whose code a Python traceback goes through, if that can be told."""
+    own = [pipeline.operator(name) for name in segment.operators]
+    written = [operator for operator in own if operator.function is not None]
+    for operator in written:
+        for code in _codes(operator):
+            where = f'File "{code.co_filename}", line '
+            for line in traceback.splitlines():
+                if where in line and line.rstrip().endswith(f"in {code.co_name}"):
+                    return operator.name
+    return written[0].name if len(written) == 1 else None
+
+
+def _codes(operator: Operator) -> list[Any]:
+    """Code objects of an operator's function, what it defines inside, and the UDFs it names."""
+    pending = [item for item in _functions(operator) if hasattr(item, "__code__")]
+    found = []
+    for function in list(pending):
+        names = {*function.__code__.co_names, *function.__code__.co_freevars}
+        scope = {**function.__globals__, **_closure(function)}
+        for name in names:
+            value = scope.get(name)
+            value = getattr(value, "func", value)
+            if inspect.isfunction(value):
+                pending.append(value)
+    for function in pending:
+        codes = [function.__code__]
+        while codes:
+            code = codes.pop()
+            found.append(code)
+            codes += [item for item in code.co_consts if inspect.iscode(item)]
+    return found
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    try:
+        return dict(inspect.getclosurevars(function).nonlocals)
+    except ValueError:
+        return {}
+
+
+def _functions(operator: Operator) -> list[Callable[..., Any]]:
+    candidates = [operator.function, getattr(operator.source, "function", None)]
+    candidates.append(getattr(operator.sink, "function", None))
+    return [item for item in candidates if item is not None]

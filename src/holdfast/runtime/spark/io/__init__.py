@@ -1,0 +1,1 @@
+"""Slices into Spark and out of it."""

@@ -1,0 +1,215 @@
+"""What a Spark unit does with a batch's result: write slice files in tasks.
+
+Writing is the last step of the unit's own query, so Spark plans it once; what comes out of the
+query is one line per task that says what it wrote. foreachBatch collects them and puts the records
+from the driver's own Python thread. A batch's number is read from the offset Spark has logged for
+it, in tasks as in the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import ArrayType, MapType, StructType
+
+from holdfast.model.deployment import KEY_GROUPS, Boundary
+from holdfast.model.records import GroupPart, SliceFile, SliceRecord
+from holdfast.rundir.layout import Layout
+from holdfast.runtime.checkpoint.clone import batch_number
+from holdfast.runtime.log.slices import read_slice, write_slice_file
+from holdfast.runtime.log.store import sync_folder
+
+_HASH = "_hf_hash"
+_MESSAGE = "message"
+_SPARK_BATCH = "streaming.sql.batchId"
+"""Spark's local property with the id of the batch a job belongs to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """The files of one batch, by boundary."""
+
+    files: dict[str, tuple[SliceFile, ...]]
+
+    @property
+    def rows(self) -> int:
+        first = next(iter(self.files.values()), ())
+        return sum(part.rows for file in first for part in file.parts)
+
+
+def writing(
+    frame: DataFrame,
+    boundaries: tuple[Boundary, ...],
+    *,
+    layout: Layout,
+    shard: int,
+    generation: int,
+    number: Callable[[], int],
+) -> DataFrame:
+    """A frame to `collect_files` from: every task writes its rows, once per boundary.
+
+    `number` is called in tasks and tells the number of the batch.
+    """
+    group_columns = [f"_hf_group{index}" for index in range(len(boundaries))]
+    groups = [
+        _group(boundary.key).alias(name)
+        for boundary, name in zip(boundaries, group_columns, strict=True)
+    ]
+    hashed = F.xxhash64(*[_hashable(frame, name) for name in frame.columns]).alias(_HASH)
+    columns = [F.col(f"`{name}`") for name in frame.columns]
+    folders = [str(layout.data(boundary.name, shard)) for boundary in boundaries]
+    write = _task(folders, group_columns, generation, number)
+    return frame.select(*columns, *groups, hashed).mapInArrow(write, f"{_MESSAGE} string")
+
+
+def collect_files(
+    frame: DataFrame, boundaries: tuple[Boundary, ...], *, layout: Layout, shard: int
+) -> Written:
+    """Run what `writing` has made, and see that its files are there to stay."""
+    told = [json.loads(row[_MESSAGE]) for row in frame.collect()]
+    files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
+    # Tasks end in any order; a fixed one makes every reader see rows in the same order.
+    for message in sorted(told, key=lambda message: int(message["task"])):
+        for boundary, item in zip(boundaries, message["files"], strict=True):
+            if item is not None:
+                files[boundary.name].append(_slice_file(item))
+    for boundary in boundaries:
+        if files[boundary.name]:
+            sync_folder(layout.data(boundary.name, shard))
+    return Written(files={name: tuple(items) for name, items in files.items()})
+
+
+def write_files(
+    frame: DataFrame,
+    boundaries: tuple[Boundary, ...],
+    *,
+    layout: Layout,
+    shard: int,
+    number: int,
+    generation: int,
+) -> Written:
+    """Write one batch that is no part of a unit's query."""
+    made = writing(
+        frame,
+        boundaries,
+        layout=layout,
+        shard=shard,
+        generation=generation,
+        number=lambda: number,
+    )
+    return collect_files(made, boundaries, layout=layout, shard=shard)
+
+
+def number_in_task(checkpoint: Path, rows: int) -> int:
+    """The number of the batch that this task belongs to; `rows` stand for one in the clock."""
+    from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
+
+    context = TaskContext.get()
+    told = context.getLocalProperty(_SPARK_BATCH) if context else None
+    if told is None:
+        raise AssertionError("Spark no longer tells tasks the id of their batch")
+    return batch_number(checkpoint, int(told), rows)
+
+
+def relaid(
+    spark: SparkSession,
+    stored: SliceRecord,
+    boundaries: tuple[Boundary, ...],
+    *,
+    schema: StructType,
+    layout: Layout,
+    generation: int,
+) -> list[SliceRecord]:
+    """The rows published on the first boundary, laid out for the others: their slice records."""
+    first, *others = boundaries
+    if not others:
+        return []
+    files: dict[str, tuple[SliceFile, ...]] = {}
+    batches = list(read_slice(layout.data(first.name, stored.shard), stored, range(KEY_GROUPS)))
+    if batches:
+        # Through Spark, as its hashes are what the digests of all other runs are made of.
+        nullable = schema._as_nullable()  # noqa: SLF001 - as boundaries are read
+        rows = spark.createDataFrame(pa.Table.from_batches(batches), nullable)
+        files = write_files(
+            rows,
+            tuple(others),
+            layout=layout,
+            shard=stored.shard,
+            number=stored.number,
+            generation=generation,
+        ).files
+    return [
+        replace(stored, boundary=item.name, files=files.get(item.name, ()), generation=generation)
+        for item in others
+    ]
+
+
+def _group(key: tuple[str, ...]) -> Any:
+    if not key:
+        return F.lit(0).cast("int")
+    return F.pmod(F.hash(*[F.col(f"`{name}`") for name in key]), F.lit(KEY_GROUPS)).cast("int")
+
+
+def _hashable(frame: DataFrame, name: str) -> Any:
+    """Spark refuses to hash maps, whose order means nothing: their entries, sorted, instead."""
+    column = F.col(f"`{name}`")
+    if not _has_map(frame.schema[name].dataType):
+        return column
+    if isinstance(frame.schema[name].dataType, MapType):
+        return F.to_json(F.array_sort(F.map_entries(column)))
+    return F.to_json(F.struct(column))
+
+
+def _has_map(kind: Any) -> bool:
+    match kind:
+        case MapType():
+            return True
+        case ArrayType():
+            return _has_map(kind.elementType)
+        case StructType():
+            return any(_has_map(field.dataType) for field in kind)
+    return False
+
+
+def _task(
+    folders: list[str], group_columns: list[str], generation: int, number: Callable[[], int]
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
+
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        found = [batch for batch in batches if batch.num_rows]
+        message = {"task": task, "files": [None] * len(folders)}
+        if found:
+            stem = f"{number():010d}-g{generation}"
+            table = pa.Table.from_batches(found)
+            hashes = table.column(_HASH).to_numpy().astype(np.int64).view(np.uint64)
+            rows = table.drop_columns([*group_columns, _HASH])
+            message["files"] = [
+                asdict(
+                    write_slice_file(
+                        Path(folder) / f"{stem}-p{task}-{uuid.uuid4().hex[:8]}.arrow",
+                        rows,
+                        table.column(column).to_numpy(),
+                        hashes,
+                    )
+                )
+                for folder, column in zip(folders, group_columns, strict=True)
+            ]
+        yield pa.record_batch([pa.array([json.dumps(message)])], names=[_MESSAGE])
+
+    return write
+
+
+def _slice_file(data: dict[str, Any]) -> SliceFile:
+    return SliceFile(**{**data, "parts": tuple(GroupPart(**part) for part in data["parts"])})

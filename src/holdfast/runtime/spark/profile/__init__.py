@@ -1,1 +1,0 @@
-"""The part of a profile that needs Spark; `holdfast.runtime.profile` is the rest."""

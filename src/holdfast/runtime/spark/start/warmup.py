@@ -1,0 +1,121 @@
+"""Running a query of the shape units have, once, so that the next one starts in a moment.
+
+Most of a first batch's time goes into loading and compiling classes, in the JVM and in Python
+workers. Also run as a program, to build the class-data-sharing archive.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from pyspark.sql.types import StructType
+
+from holdfast.model.deployment import Boundary
+from holdfast.model.records import SliceRecord
+from holdfast.runtime.log.protocol import Batching
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.spark.frames.compile import read_frames
+from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, stop_marker
+from holdfast.runtime.spark.start.session import start_session, unit_session
+
+BATCHES = 4
+TIMEOUT_S = 120.0
+
+
+def warm_up(spark: SparkSession, folder: Path, *, stateful: bool = True) -> None:
+    """Run a few batches through the log in a throw-away directory."""
+    root = folder / uuid.uuid4().hex
+    try:
+        _run(spark, root, stateful=stateful)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
+    log = SliceLog(root)
+    log.claim("warm#0", 0)
+    for number in range(BATCHES):
+        _publish(log, number)
+    session = unit_session(spark, snapshot_batches=2)
+    schema = StructType.fromDDL("ts timestamp, word string, n bigint")
+    spec = ReaderSpec(
+        root=str(root),
+        unit="warm#0",
+        generation=0,
+        inputs=(InputSpec(boundary="in", shards=1, schema=schema.json(), event_column="ts"),),
+        groups=(0, 128),
+        batching=Batching(one_epoch_per_batch=True),
+    )
+    frame = read_frames(session, spec)["in"].withColumn("n", F.col("n") + 1)
+    if stateful:
+        frame = frame.groupBy(F.window("ts", "10 seconds"), "word").agg(F.sum("n").alias("n"))
+
+    def write(batch: DataFrame, number: int) -> None:
+        write_files(
+            batch,
+            (Boundary(operator="out", key=("word",)),),
+            layout=log.layout,
+            shard=0,
+            number=number,
+            generation=0,
+        )
+
+    query = (
+        frame.writeStream.foreachBatch(write)
+        .outputMode("update")
+        .option("checkpointLocation", str(root / "checkpoint"))
+        .start()
+    )
+    try:
+        deadline = time.monotonic() + TIMEOUT_S
+        while query.isActive and time.monotonic() < deadline:
+            if (root / "checkpoint" / "commits" / str(BATCHES - 1)).exists():
+                break
+            time.sleep(0.02)
+    finally:
+        stop_marker(root, spec.unit, spec.generation).touch()
+        query.stop()
+
+
+def _publish(log: SliceLog, number: int) -> None:
+    rows = pa.table(
+        {
+            "ts": pa.array([number * 1_000_000] * 2).cast(pa.timestamp("us", "UTC")),
+            "word": ["a", "b"],
+            "n": [1, 2],
+        }
+    )
+    path = log.layout.data("in", 0) / f"{number:010d}.arrow"
+    file = write_slice_file(path, rows, np.array([0, 1]), np.array([1, 2]))
+    record = SliceRecord(
+        boundary="in",
+        shard=0,
+        number=number,
+        after=number - 1,
+        upto=number,
+        files=(file,),
+        watermark_us=number * 1_000_000,
+    )
+    log.put_slice(record, unit="warm#0")
+
+
+def main() -> None:
+    """Load what units load, then exit in an orderly way."""
+    with tempfile.TemporaryDirectory() as folder:
+        spark = start_session("warm")
+        warm_up(spark, Path(folder))
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Whether anything is being done in a batch that takes long.
+
+A batch may take minutes: a large state is loaded, an hour is caught up with. From outside that
+looks like a hang. The difference is that somebody works: Spark ends tasks, or the threads that run
+the query's tasks use processor time. A thread that waits for a suspended Python process, or for a
+lock, uses none at all (measured: to the millisecond), so any change counts.
+
+Not seen: a Python function that computes for minutes without giving or taking a row. It has the
+limit that its earlier batches have earned.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+QUIET_S = 10.0
+"""A batch that takes longer than this is looked at."""
+EVERY_S = 5.0
+"""How often; a look costs some tens of milliseconds."""
+_STAGE = re.compile(r" in stage (\d+)\.")
+
+
+class QueryLife:
+    """Counts how often the tasks of one query were seen to have done something."""
+
+    def __init__(self, spark: SparkSession, run_id: str) -> None:
+        self._spark = spark
+        self._run_id = run_id
+        self._seen: tuple[object, ...] = ()
+        self.steps = 0
+        """How often something was seen to have been done."""
+        self._batch = -1
+        self._since = time.monotonic()
+
+    def work(self, *, batch: int, waiting: bool, now: float) -> int:
+        """Look, if a batch has been under way for long; grows whenever something was done."""
+        if batch != self._batch or not waiting:
+            self._batch, self._since = batch, now
+        elif now - self._since >= QUIET_S:
+            self._since = now - QUIET_S + EVERY_S
+            self.look()
+        return self.steps
+
+    def look(self) -> None:
+        """Count a step if anything has changed since the last look."""
+        try:
+            seen = self._tasks()
+        except (Py4JError, OSError):
+            # No answer from the virtual machine is no work; its end is told by the query itself.
+            return
+        if seen != self._seen:
+            self._seen = seen
+            self.steps += 1
+
+    def _tasks(self) -> tuple[object, ...]:
+        tracker = self._spark.sparkContext.statusTracker()
+        stages: dict[int, int] = {}
+        for job in tracker.getJobIdsForGroup(self._run_id):
+            info = tracker.getJobInfo(job)
+            if info is None or info.status != "RUNNING":
+                continue  # jobs that are over are forgotten as others come: that is no work
+            for stage in info.stageIds:
+                known = tracker.getStageInfo(stage)
+                if known is not None:
+                    stages[stage] = known.numCompletedTasks
+        return (tuple(sorted(stages.items())), self._processor_ms(stages))
+
+    def _processor_ms(self, stages: dict[int, int]) -> int:
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - the only way to the threads
+        bean = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
+        used = 0
+        for thread in bean.getThreadInfo(bean.getAllThreadIds()):
+            if thread is None:
+                continue
+            name = thread.getThreadName()
+            found = _STAGE.search(name)
+            if (found is not None and int(found[1]) in stages) or self._run_id in name:
+                used += max(0, bean.getThreadCpuTime(thread.getThreadId())) // 1_000_000
+        return used

@@ -1,0 +1,126 @@
+"""A spare runs the pipeline's own segments before it is needed, over a log of its own.
+
+Most of what a takeover waits for is done only once per process: Spark analyses the segment's
+functions, compiles the code of its stages, starts Python workers and lets them import the user's
+modules. So a spare runs every segment, as the very unit it may have to be, for a few batches in a
+directory that is removed afterwards. It reads links to the newest slices where there are any, else
+empty ones; what it publishes nobody reads.
+
+Links keep files on disk after they were trimmed. So the directory lies in the node's own scratch
+directory, which its launcher removes when the node has ended, however it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.model.deployment import Deployment, Segment, UnitId
+from holdfast.model.records import SliceRecord, parse_record_name
+from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.spark.units.unit import SparkUnit
+from holdfast.runtime.units.threads import UnitContext
+
+log = logging.getLogger("holdfast.spark")
+
+BATCHES = 3
+"""The first compiles, the second reads state back, the third is for good measure."""
+MAX_ROWS = 20_000
+"""A larger slice would only warm the processor."""
+TIMEOUT_S = 60.0
+WAIT_S = 0.02
+
+MakeUnit = Callable[[UnitContext], SparkUnit]
+
+
+def rehearse(
+    segment: Segment, deployment: Deployment, real: SliceLog, folder: Path, make: MakeUnit
+) -> bool:
+    """Run a segment for a few batches; whether rows got through. A failure is told, not raised."""
+    scratch = SliceLog(folder / uuid.uuid4().hex)
+    # One batch per epoch, so that as many batches run as there are slices.
+    segment = replace(segment, batch_epochs=1, one_epoch_per_batch=True)
+    try:
+        rows = sum(
+            _lay_out(real, scratch, name, shard)
+            for name in segment.inputs
+            for shard in range(deployment.producer(name).shards)
+        )
+        context = UnitContext(
+            unit=UnitId(segment=segment.name, shard=0),
+            generation=0,
+            segment=segment,
+            deployment=deployment,
+            log=scratch,
+            trimmer=Trimmer(log=scratch, deployment=deployment, keep_input=True),
+            crash=Crash(),
+        )
+        return _run(make(context)) and rows > 0
+    finally:
+        shutil.rmtree(scratch.layout.root, ignore_errors=True)
+
+
+def _run(unit: SparkUnit) -> bool:
+    deadline = time.monotonic() + TIMEOUT_S
+    unit.start()
+    try:
+        while unit.progress.report.batch < BATCHES - 1 and time.monotonic() < deadline:
+            if unit.progress.report.state == "failed":
+                error = (unit.progress.report.error or "").rstrip().rpartition("\n")[2]
+                log.warning("rehearsal of %s failed: %s", unit.context.name, error)
+                return False
+            time.sleep(WAIT_S)
+        return unit.progress.report.batch >= BATCHES - 1
+    finally:
+        unit.stop()
+        unit.join(TIMEOUT_S)
+
+
+def _lay_out(real: SliceLog, scratch: SliceLog, boundary: str, shard: int) -> int:
+    """The newest published slice, if it is not too large, as the slices 0, 1, ... of the copy.
+
+    Gives the rows in it.
+    """
+    sample = _newest(real, boundary, shard)
+    if sample is not None and sample.rows > MAX_ROWS:
+        sample = None
+    files = sample.files if sample else ()
+    folder = scratch.layout.data(boundary, shard)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        source = real.layout.data(boundary, shard) / file.name
+        try:
+            os.link(source, folder / file.name)
+        except FileNotFoundError:  # trimmed meanwhile
+            files = ()
+            break
+        except OSError:
+            shutil.copyfile(source, folder / file.name)
+    for number in range(BATCHES):
+        record = SliceRecord(
+            boundary=boundary,
+            shard=shard,
+            number=number,
+            after=number - 1,
+            upto=number,
+            files=files,
+            watermark_us=sample.watermark_us if sample else 0,
+        )
+        scratch.put_slice(record, unit="rehearsal")
+    return sum(part.rows for file in files for part in file.parts)
+
+
+def _newest(real: SliceLog, boundary: str, shard: int) -> SliceRecord | None:
+    names = real.store.names(real.layout.slices(boundary, shard))
+    with contextlib.suppress(IndexError):
+        return real.slice(boundary, shard, parse_record_name(names[-1])[1])
+    return None

@@ -1,0 +1,482 @@
+"""A unit as a streaming query: the one place where a batch is run, published and accounted for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from holdfast.control.events import UnitReport
+from holdfast.errors import HoldfastError
+from holdfast.model.deployment import key_group_range
+from holdfast.model.records import RangeRecord, SkipRecord, SliceRecord
+from holdfast.pipeline import Pipeline
+from holdfast.runtime.checkpoint.clone import (
+    batch_number,
+    clone_checkpoint,
+    newest_generation,
+    next_batch,
+    tidy,
+)
+from holdfast.runtime.checkpoint.state import StateFiles
+from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
+from holdfast.runtime.log.redo import after_failure, version_to_use
+from holdfast.runtime.log.slicelog import OtherSkipError, SupersededError
+from holdfast.runtime.log.start import require_start
+from holdfast.runtime.log.takeable import Takeable, done_batch
+from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
+from holdfast.runtime.spark.frames.compile import (
+    OperatorError,
+    build,
+    input_specs,
+    output_lag_us,
+    read_frames,
+)
+from holdfast.runtime.spark.io.publish import collect_files, number_in_task, relaid, writing
+from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, stop_marker
+from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.life import QueryLife
+from holdfast.runtime.spark.units.quarantine import blame, quarantine
+from holdfast.runtime.units.aside import keep_version
+from holdfast.runtime.units.progress import Progress
+from holdfast.runtime.units.publish import publish
+from holdfast.runtime.units.threads import UnitContext
+
+SIZE_EVERY = 8
+"""Batches between two looks at how large the state is."""
+
+
+class BatchFailedError(HoldfastError):
+    """Tells Spark that a batch failed; the unit keeps the cause."""
+
+
+class SparkUnit:
+    """Starts, watches and stops one streaming query."""
+
+    def __init__(
+        self,
+        context: UnitContext,
+        *,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        schemas: Mapping[str, StructType],
+        starts: threading.Lock,
+        clone_from: int | None,
+        partitions: int = 1,
+    ) -> None:
+        self.context = context
+        self.progress = Progress(context.unit, context.generation)
+        self._spark = spark
+        self._pipeline = pipeline
+        self._schemas = schemas
+        self._starts = starts
+        self._clone_from = clone_from
+        self._partitions = partitions
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+        self._number: int | None = None
+        """The batch in hand."""
+        self._skips: dict[int, SkipRecord] = {}
+        """What batches leave out while this query runs."""
+        self._adopted: set[int] = set()
+        """Batches that failed here and are published, so need not be run."""
+        self._chance = any(
+            not pipeline.operator(name).deterministic for name in context.segment.operators
+        )
+        """Whether a redo may give other rows; the state is the same, as chance ends a segment."""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
+        self._takeable: Takeable | None = None
+        self._life: QueryLife | None = None
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        marker = self._stop_marker()
+        with contextlib.suppress(OSError):
+            marker.parent.mkdir(parents=True, exist_ok=True)
+            marker.touch()
+        query = self._query
+        if query is not None:
+            # stop() waits for the batch in hand: not on the caller's thread.
+            threading.Thread(target=_stop, args=(query,), daemon=True).start()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def status(self) -> UnitReport:
+        report = self.progress.report
+        if report.state != "running":
+            return report
+        waiting, work = self._waiting(), report.work
+        if self._life is not None:
+            now = time.monotonic()
+            work = self._life.work(batch=report.batch, waiting=waiting > 0, now=now)
+        return self.progress.tell(waiting=waiting, work=work)
+
+    # Life of the query
+
+    def _run(self) -> None:
+        try:
+            self._prepare()
+            while not self._stopping.is_set():
+                try:
+                    self._run_query()
+                    break
+                except Exception as error:
+                    if not self._goes_on(error):
+                        raise
+        except SupersededError as error:
+            self.progress.tell(state="stopped", error=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
+            self._failed(error)
+        else:
+            asked = self._stopping.is_set()
+            why = None if asked else "its query ended though nobody stopped it"
+            self.progress.tell(state="stopped", error=why)
+
+    def _prepare(self) -> None:
+        """Claim the unit, then clone: what an older generation does after the claim is bounded."""
+        context = self.context
+        context.log.claim(context.name, context.generation)
+        self._takeable = self._follow_inputs()
+        target = self._checkpoint(context.generation)
+        source = context.generation if target.exists() else self._clone_source()
+        self._require_start(source)
+        if target.exists():
+            return
+        if source is None:
+            target.mkdir(parents=True)
+            return
+        clone_checkpoint(self._checkpoint(source), target, unit=context.name, crash=context.crash)
+        self._tidy(keep_from=source - 1)
+
+    def _tidy(self, *, keep_from: int) -> None:
+        """Remove what generations before `keep_from` left behind, and clones that none finished."""
+        context = self.context
+        folder = self._checkpoint(0).parent
+        tidy(folder, generation=context.generation, keep_from=keep_from)
+        remove_stop_marks(context.log, context.name, keep_from)
+
+    def _require_start(self, generation: int | None) -> None:
+        """Refuse what would wait for ever: a start from a checkpoint that the log has left behind.
+
+        Before anything is made of it, so that a checkpoint put back later is still the newest. A
+        native source holds its checkpoint against the records by itself.
+        """
+        context = self.context
+        if context.segment.kind != "inner":
+            return
+        tasks = len(context.segment.inputs) * self._partitions
+        first = 0 if generation is None else next_batch(self._checkpoint(generation), tasks)
+        if first is not None:
+            require_start(
+                context.log, context.deployment, context.unit, first=first, checkpointed=True
+            )
+
+    def _clone_source(self) -> int | None:
+        folder = self._checkpoint(0).parent
+        if self._clone_from is not None and self._checkpoint(self._clone_from).exists():
+            return self._clone_from
+        return newest_generation(folder, self.context.generation)
+
+    def _run_query(self) -> None:
+        context, segment = self.context, self.context.segment
+        self._stop_marker().unlink(missing_ok=True)
+        self._failure = self._number = None
+        self._skips = self._load_skips()
+        session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
+        groups = key_group_range(context.unit.shard, segment.shards)
+        self._spec = ReaderSpec(
+            root=str(context.log.layout.root),
+            unit=context.name,
+            generation=context.generation,
+            inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
+            groups=(groups.start, groups.stop),
+            batching=Batching(
+                batch_epochs=segment.batch_epochs,
+                one_epoch_per_batch=segment.one_epoch_per_batch,
+            ),
+            partitions=self._partitions,
+            skips={number: skip.rows for number, skip in self._skips.items()},
+            crash=context.crash,
+            watch=context.watch.address,
+        )
+        frames = read_frames(session, self._spec)
+        result = build(self._pipeline, context.deployment, segment, frames)
+        self._lag_us = output_lag_us(self._pipeline, result)
+        frame = self._writing(result)
+        upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
+        if self._stopping.is_set():
+            return
+        with self._starts:  # one at a time: starting is all work for one core
+            self._query = (
+                frame.writeStream.foreachBatch(self._batch)
+                .outputMode("update" if upserts else "append")
+                .option("checkpointLocation", str(self._checkpoint(context.generation)))
+                .start()
+            )
+        if self._stopping.is_set():
+            self.stop()
+        self._life = QueryLife(self._spark, str(self._query.runId))
+        self.progress.tell(state="running")
+        try:
+            self._query.awaitTermination()
+        except StreamingQueryException as error:
+            if not self._stopping.is_set():
+                raise self._failure or error from error
+        if self._failure is not None and not self._stopping.is_set():
+            raise self._failure
+
+    def _writing(self, frame: DataFrame) -> DataFrame:
+        context, tasks = self.context, self._spec.tasks
+        checkpoint = self._checkpoint(context.generation)
+        return writing(
+            frame,
+            context.segment.outputs,
+            layout=context.log.layout,
+            shard=context.unit.shard,
+            generation=context.generation,
+            number=lambda: number_in_task(checkpoint, tasks),
+        )
+
+    # When a batch fails
+
+    def _goes_on(self, error: BaseException) -> bool:
+        """Whether the failed batch can be run again at once, or need not be."""
+        context, number = self.context, self._number
+        # Whatever happened, a generation that was replaced has nothing to report but that.
+        context.log.check_current(context.name, context.generation)
+        ours = isinstance(error, HoldfastError)
+        if number is None or (ours and not isinstance(error, OperatorError | OtherSkipError)):
+            return False
+        used, newest = self._skips.get(number), context.log.newest_skip(context.name, number)
+        stored = self._stored(number)
+        step = after_failure(
+            stateful=context.segment.stateful,
+            published=stored.skip if stored else None,
+            newest=newest.version if newest else 0,
+            used=used.version if used else 0,
+            adopted=number in self._adopted,
+        )
+        match step:
+            case "again":
+                return True
+            case "adopt":
+                self._adopted.add(number)
+                return True
+            case "search":
+                return self._quarantined(error, number)
+            case "fail":
+                return False
+
+    def _quarantined(self, error: BaseException, number: int) -> bool:
+        """Whether rows were found without which the failed batch can go on."""
+        operator = self._culprit(error)
+        if operator is None or self._pipeline.operator(operator).on_error != "quarantine":
+            return False
+        record, previous = self._ranges(number)
+        # Many runs of the batch, so maybe a minute: to be told apart from a stall, which is killed.
+        self.progress.tell(state="starting", operator=operator)
+        return quarantine(
+            self.context,
+            spark=self._spark,
+            pipeline=self._pipeline,
+            spec=self._spec,
+            previous=previous,
+            record=record,
+            skip=self._skips.get(number),
+            operator=operator,
+            reason=str(error),
+        )
+
+    def _load_skips(self) -> dict[int, SkipRecord]:
+        """The rows that batches leave out: what they were published with, else all known ones."""
+        log, name = self.context.log, self.context.name
+        found = {}
+        for number in log.skipping(name):
+            newest, stored = log.newest_skip(name, number), self._stored(number)
+            version = version_to_use(
+                stored.skip if stored else None, newest.version if newest else 0
+            )
+            skip = log.skip(name, number, version) if version else None
+            if skip is not None:
+                found[number] = skip
+        return found
+
+    def _stored(self, number: int) -> SliceRecord | None:
+        """What a batch has published on its first boundary, which decides for all of them."""
+        boundary = self.context.segment.outputs[0].name
+        return self.context.log.slice(boundary, self.context.unit.shard, number)
+
+    def _culprit(self, error: BaseException) -> str | None:
+        return blame(self._pipeline, self.context.segment, error)
+
+    def _stop_marker(self) -> Path:
+        return stop_marker(self.context.log.layout.root, self.context.name, self.context.generation)
+
+    # One batch
+
+    def _batch(self, frame: DataFrame, spark_batch: int) -> None:
+        try:
+            self._run_batch(frame, spark_batch)
+        except Exception as error:  # noqa: BLE001 - told by status()
+            self._failure = error
+        if self._failure is not None:
+            # Spark matches what is raised here against a regular expression whose recursion
+            # overflows the stack on a long text; the whole story is in `_failure`.
+            raise BatchFailedError(type(self._failure).__name__)
+
+    def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
+        context, log = self.context, self.context.log
+        start = time.time()
+        checkpoint = self._checkpoint(context.generation)
+        number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
+        stored = None
+        if number in self._adopted or (self._chance and not context.segment.stateful):
+            stored = self._stored(number)
+        if stored is None:
+            stored = self._compute(frame, number, spark_batch)
+        else:
+            # Nothing depends on running it again, and it might fail or come out otherwise.
+            for item in self._relaid(stored):
+                log.put_slice(item, unit=context.name)
+        keep_version(log.layout.dead(context.name), number, stored.skip)
+        record, previous = self._ranges(number)
+        # The batch began when its input was there, not when Spark planned it.
+        began = max(start, log.put_time(context.name, number))
+        self._account(previous, record, stored.rows, time.time() - began)
+        self._trim(number)
+        if context.segment.stateful and number % SIZE_EVERY == 1:
+            files = StateFiles(checkpoint)
+            files.scan()
+            self.progress.tell(state_bytes=files.restore_bytes)
+        context.crash.at("before-commit", context.name, number)
+
+    def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> SliceRecord:
+        """Run a batch and publish it; gives what counts on the first boundary."""
+        context, log = self.context, self.context.log
+        written = collect_files(
+            frame, context.segment.outputs, layout=log.layout, shard=context.unit.shard
+        )
+        # The mark is removed once a newer generation runs, the event stays.
+        if self._stopping.is_set() or self._stop_marker().exists():
+            # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
+            raise StoppedError(f"{context.name} was told to stop")
+        context.crash.at("after-data-files", context.name, number)
+        record, previous = self._ranges(number)
+        skip = self._skips.get(number)
+        watermark = output_watermark(
+            previous, record, stateful=context.segment.stateful, lag_us=self._lag_us
+        )
+        records = [
+            SliceRecord(
+                boundary=boundary.name,
+                shard=context.unit.shard,
+                number=number,
+                after=record.after,
+                upto=record.upto,
+                inputs=record.inputs,
+                files=written.files[boundary.name],
+                watermark_us=watermark,
+                dead_rows=sum(len(rows) for rows in skip.rows.values()) if skip else 0,
+                skip=skip.version if skip else 0,
+                generation=context.generation,
+                spark_batch=spark_batch,
+            )
+            for boundary in context.segment.outputs
+        ]
+        relay = self._relaid if self._chance else None
+        return publish(log, records, unit=context.name, crash=context.crash, relay=relay)
+
+    def _relaid(self, stored: SliceRecord) -> list[SliceRecord]:
+        context = self.context
+        used = self._skips.get(stored.number)
+        if context.segment.stateful and stored.skip != (used.version if used else 0):
+            # The rows would do, but the state must be that of the same input.
+            raise OtherSkipError(context.name, used.version if used else 0, stored)
+        first, *others = context.segment.outputs
+        missing = [
+            boundary
+            for boundary in others
+            if context.log.slice(boundary.name, stored.shard, stored.number) is None
+        ]
+        return relaid(
+            self._spark,
+            stored,
+            (first, *missing),
+            schema=self._schemas[context.segment.name],
+            layout=context.log.layout,
+            generation=context.generation,
+        )
+
+    def _trim(self, number: int) -> None:
+        if number % TRIM_EVERY == TRIM_EVERY - 1:
+            self.context.trimmer.trim_unit(self.context.name, number)
+            self.context.trimmer.trim_outputs(self.context.segment, self.context.unit.shard)
+            # This generation has shown that it runs: the next will clone its checkpoint.
+            self._tidy(keep_from=self.context.generation)
+
+    def _ranges(self, number: int) -> tuple[RangeRecord, RangeRecord | None]:
+        record = self.context.log.need_range(self.context.name, number)
+        if record is None:
+            raise AssertionError("batches are numbered from 0")
+        return record, self.context.log.need_range(self.context.name, number - 1)
+
+    def _account(
+        self, previous: RangeRecord | None, record: RangeRecord, rows_out: int, seconds: float
+    ) -> None:
+        groups = key_group_range(self.context.unit.shard, self.context.segment.shards)
+        rows_in = 0
+        for name, shards in read_range(previous, record).items():
+            for shard, numbers in enumerate(shards):
+                for number in numbers:
+                    found = self.context.log.need_slice(name, shard, number)
+                    rows_in += sum(
+                        part.rows
+                        for file in found.files
+                        for part in file.parts
+                        if part.group in groups
+                    )
+        self.progress.add(rows_in=rows_in, rows_out=rows_out)
+        self.progress.tell(batch=record.number, epoch=record.upto, batch_ms=1000 * seconds)
+        if self._takeable is not None:
+            self._takeable.passed(record)
+
+    # Telling
+
+    def _waiting(self) -> int:
+        """Epochs that a batch could take now, or is taking."""
+        return self._takeable.waiting() if self._takeable is not None else 0
+
+    def _follow_inputs(self) -> Takeable:
+        context = self.context
+        outputs = [boundary.name for boundary in context.segment.outputs]
+        return Takeable(
+            context.log,
+            {name: context.deployment.producer(name).shards for name in context.segment.inputs},
+            batch_epochs=context.segment.batch_epochs,
+            start=done_batch(context.log, context.name, outputs, context.unit.shard),
+        )
+
+    def _failed(self, error: BaseException) -> None:
+        text = "".join(traceback.format_exception(error))
+        self.progress.tell(state="failed", error=text, operator=self._culprit(error))
+
+    def _checkpoint(self, generation: int) -> Path:
+        return self.context.log.layout.checkpoint(self.context.unit, generation)
+
+
+def _stop(query: StreamingQuery) -> None:
+    with contextlib.suppress(Exception):  # a batch that does not end in time is killed with us
+        query.stop()

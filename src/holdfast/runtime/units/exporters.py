@@ -1,0 +1,277 @@
+"""Exporter units: they deliver the result log to the world.
+
+An epoch is delivered when all shards have published it. Progress commits with the data: Parquet
+files are named by the batch and created once; Sqlite notes the batch in the transaction that holds
+its rows; a function gets an id by which it can tell a redo.
+
+A process may sleep at any point and wake up when others have delivered much more. So whatever takes
+time comes first, and the last step before rows become visible is to look whether this generation is
+still the current one and the batch not done. Between that look and a function's own effect lies all
+that cannot be closed from here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import os
+import sqlite3
+import sys
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.model.deployment import KEY_GROUPS, Boundary
+from holdfast.model.records import RangeRecord
+from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
+from holdfast.pipeline.sinks import PROGRESS_TABLE
+from holdfast.runtime.log.backlog import Backlog
+from holdfast.runtime.log.protocol import Batching, next_range, read_range
+from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.log.store import sync_folder
+from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
+from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+
+TEMPORARY = ".holdfast-*.tmp"
+"""Files of ours in a sink's folder that are not yet what they will be."""
+
+
+class Delivery(ABC):
+    """Takes the rows of one batch."""
+
+    @abstractmethod
+    def prepared(self, number: int, rows: Any) -> AbstractContextManager[Callable[[], None]]:
+        """Do what takes time and nobody sees; the function it gives makes batch `number` visible.
+
+        Called again with the same rows after a failure.
+        """
+
+
+class ExporterUnit(ThreadUnit):
+    """Reads a boundary as every unit does, and delivers instead of publishing."""
+
+    def __init__(self, context: UnitContext, delivery: Delivery, schema: Any) -> None:
+        super().__init__(context)
+        self._delivery = delivery
+        self._schema = schema
+        producers = {name: context.deployment.producer(name) for name in context.segment.inputs}
+        self._backlog = Backlog(
+            context.log, {name: producer.shards for name, producer in producers.items()}
+        )
+        self._batching = Batching(batch_epochs=context.segment.batch_epochs)
+
+    def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
+        unread = self._backlog.after(previous)
+        proposed = next_range(previous, unread, self._batching, unit=self.context.name)
+        self.progress.tell(waiting=proposed.upto - proposed.after if proposed else 0)
+        return proposed
+
+    def missing(self) -> tuple[str, ...]:
+        return self._backlog.missing
+
+    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
+        log = self.context.log
+        batches: list[Any] = []
+        for name, shards in read_range(previous, record).items():
+            for shard, numbers in enumerate(shards):
+                folder = log.layout.data(name, shard)
+                for number in numbers:
+                    item = self._backlog.slice(name, shard, number)
+                    batches += read_slice(folder, item, range(KEY_GROUPS))
+        rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
+        with self._delivery.prepared(record.number, rows) as deliver:
+            if self._is_due(record.number):
+                deliver()
+        self.progress.add(rows_in=rows.num_rows, rows_out=rows.num_rows)
+
+    def _is_due(self, number: int) -> bool:
+        """Whether nobody has delivered the batch: the next range is put only when it is done.
+
+        Raises if a newer generation has taken over, as that one delivers it.
+        """
+        log, name = self.context.log, self.context.name
+        log.check_current(name, self.context.generation)
+        return log.range(name, number + 1) is None
+
+
+class ParquetDelivery(Delivery):
+    """One file per batch that has rows; upserts: the last row of the newest file counts."""
+
+    def __init__(self, folder: Path, life: Life, *, resumed: bool) -> None:
+        self._folder, self._life = folder, life
+        take_folder(folder, life, resumed=resumed)
+        for path in folder.glob(TEMPORARY):
+            path.unlink(missing_ok=True)  # of a generation that was killed
+
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        if rows.num_rows == 0:
+            yield lambda: None
+            return
+        temporary = self._folder / TEMPORARY.replace("*", uuid.uuid4().hex)
+        try:
+            with temporary.open("wb") as file:
+                pq.write_table(rows, file)
+                file.flush()
+                os.fsync(file.fileno())
+            yield lambda: self._show(temporary, number)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def _show(self, temporary: Path, number: int) -> None:
+        need_folder(self._folder, self._life)
+        with suppress(FileExistsError):  # delivered before; the same rows are in it
+            os.link(temporary, self._folder / f"part-{number:010d}.parquet")
+        sync_folder(self._folder)
+
+
+class SqliteDelivery(Delivery):
+    """Rows and the number of their batch in one transaction."""
+
+    def __init__(self, path: Path, table: str, life: Life, boundary: Boundary, schema: Any) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._table, self._life = path, table, life
+        key = boundary.upsert_key if boundary.mode == "upsert" else ()
+        self._key = [schema.names.index(name) for name in key]
+        marks = ", ".join("?" for _ in schema)
+        names = _quoted(schema.names)
+        self._insert = f'INSERT INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - quoted
+        # IS finds NULL as well, by the index too; a primary key would take each for another.
+        matches = " AND ".join(f"{_quoted([name])} IS ?" for name in key)
+        self._delete = f'DELETE FROM "{table}" WHERE {matches}'  # noqa: S608 - a checked name
+        columns = ", ".join(f"{_quoted([item.name])} {_sqlite_type(item.type)}" for item in schema)
+        with closing(self._begin()) as base:
+            take_table(base, table, life)
+            base.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns})')
+            if key:
+                base.execute(
+                    f'CREATE UNIQUE INDEX IF NOT EXISTS "{table}_key" ON "{table}" ({_quoted(key)})'
+                )
+            base.commit()
+
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        columns = [[_sqlite_value(item) for item in column.to_pylist()] for column in rows]
+        values = list(zip(*columns, strict=True))
+        if self._key:
+            values = list({self._key_of(row): row for row in values}.values())
+        yield lambda: self._write(number, values)
+
+    def _key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(row[index] for index in self._key)
+
+    def _write(self, number: int, values: list[tuple[Any, ...]]) -> None:
+        with closing(self._begin()) as base:
+            progress = base.execute(
+                f"SELECT run, batch FROM {PROGRESS_TABLE} WHERE table_name = ?",  # noqa: S608
+                (self._table,),
+            ).fetchone()
+            if progress is None or progress[0] != self._life.id:
+                raise self._life.refuse(f"table {self._table!r}")
+            if progress[1] >= number:
+                return
+            if self._key:
+                base.executemany(self._delete, map(self._key_of, values))
+            base.executemany(self._insert, values)
+            base.execute(
+                f"UPDATE {PROGRESS_TABLE} SET batch = ? WHERE table_name = ?",  # noqa: S608
+                (number, self._table),
+            )
+            base.commit()
+
+    def _begin(self) -> sqlite3.Connection:
+        """A connection that holds the write lock; closed without a commit it changes nothing."""
+        base = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        try:
+            base.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            base.close()
+            raise
+        return base
+
+
+class ConsoleDelivery(Delivery):
+    """Prints the first rows of every batch that has some."""
+
+    def __init__(self, sink: str, limit: int) -> None:
+        self._sink, self._limit = sink, limit
+
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        shown = rows.slice(0, self._limit).to_pylist()
+        lines = [f"{self._sink} batch {number}: {rows.num_rows} rows", *map(str, shown)]
+
+        def say() -> None:
+            if rows.num_rows:
+                sys.stdout.write("\n".join(lines) + "\n")
+                sys.stdout.flush()
+
+        yield say
+
+
+class FunctionDelivery(Delivery):
+    """Calls a function with a DataFrame and an id; at least once."""
+
+    def __init__(
+        self,
+        life: Life,
+        function: Callable[[Any, str], None],
+        make_frame: Callable[[Any], Any],
+    ) -> None:
+        self._life, self._function, self._make_frame = life, function, make_frame
+
+    @contextmanager
+    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+        frame = self._make_frame(rows)
+        yield lambda: self._function(frame, f"{self._life.sink}-{self._life.id}-{number}")
+
+
+def make_delivery(
+    sink: Sink,
+    *,
+    context: UnitContext,
+    boundary: Boundary,
+    schema: Any,
+    make_frame: Callable[[Any], Any],
+) -> Delivery:
+    """The delivery of a sink; relative paths are taken from the run directory."""
+    log, run_dir, name = context.log, context.log.layout.root, context.segment.name
+    life = Life(sink=name, id=log.life(context.name))
+    match sink:
+        case Parquet(path=path):
+            resumed = log.newest_range(context.name) >= 0
+            return ParquetDelivery(run_dir / path, life, resumed=resumed)
+        case Sqlite(path=path, table=table):
+            return SqliteDelivery(run_dir / path, table, life, boundary, schema)
+        case Console(limit=limit):
+            return ConsoleDelivery(name, limit)
+        case ForeachBatch(function=function):
+            return FunctionDelivery(life, function, make_frame)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join('"{}"'.format(name.replace('"', '""')) for name in names)
+
+
+def _sqlite_type(kind: Any) -> str:
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "INTEGER"
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "BLOB" if pa.types.is_binary(kind) else "TEXT"
+
+
+def _sqlite_value(value: Any) -> Any:
+    if isinstance(value, dt.datetime | dt.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    # Sqlite knows no NaN and would store NULL; said here, so that keys are compared as stored.
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,240 @@
+"""Which files of a directory belong to which epoch: the position of a `Files` source.
+
+Every file is taken once, in order of its time and name; what a batch takes is in its range record
+before anything is read, so a redo reads the same. That a file was taken must be known for as long
+as it is there, long after the range record is trimmed. So the names are kept apart:
+
+- `files/<number>`: the names that batch took;
+- `taken/<number>`: all names taken up to that batch that were still in the directory then. It is
+  put every `SNAPSHOT_EVERY` batches with files; afterwards the records it covers are removed.
+
+What remains grows with the files that stay in the directory and with nothing else.
+
+Cost: a claim looks at the directory only if it has changed, reads the names then, and asks the file
+system for time and size of the new ones alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import BadInputError
+from holdfast.model.records import RangeRecord, parse_record_name
+from holdfast.pipeline import Files
+from holdfast.rundir.layout import member, unit_folder
+from holdfast.runtime.log.store import RecordStore
+
+MAX_CLAIM_FILES = 1000
+"""Most files one batch takes, so that its range record stays small."""
+MAX_CLAIM_BYTES = 64 * 2**20
+"""Most bytes one batch takes, unless its first file alone is larger: some hundred thousand rows,
+which fit a node's memory."""
+EXPANSION = {"parquet": 4}
+"""How many times larger than on disk, about, the rows of a format are in memory; others: once."""
+SNAPSHOT_EVERY = 64
+"""Batches with files between two snapshots of the taken names."""
+MAX_EPOCHS = 64
+"""Most epochs taken in one batch: rows are not known before they are read."""
+RACY_NS = 2 * 10**9
+"""A directory changed this shortly before it was read may have changed again under one time."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Waiting:
+    """A file that nobody has taken; ordered as files are taken."""
+
+    mtime_ns: int
+    name: str
+    size: int = field(compare=False)
+
+
+class FileRows:
+    """The rows of a `Files` source, epoch by epoch."""
+
+    def __init__(
+        self,
+        source: Files,
+        *,
+        unit: str,
+        store: RecordStore,
+        read: Callable[[list[str]], Any],
+        shard: int = 0,
+        shards: int = 1,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._source = source
+        # Made absolute once: nodes work in the application's folder.
+        self._path = Path(source.path).absolute()
+        self._read = read
+        self._listing = Listing(self._path, shard=shard, shards=shards, clock_ns=clock_ns)
+        self._taken = TakenFiles(store, unit_folder(unit))
+
+    @property
+    def max_epochs(self) -> int:
+        return MAX_EPOCHS
+
+    def claim(self, record: RangeRecord) -> RangeRecord:
+        """Add the files that wait, up to the limits, to a proposed range."""
+        per_epoch = self._source.files_per_epoch
+        most = MAX_CLAIM_FILES
+        if per_epoch is not None:
+            most = min(most, per_epoch * (record.upto - record.after))
+        files: list[tuple[int, str]] = []
+        weight = EXPANSION.get(self._source.format, 1)
+        size = 0
+        for index, item in enumerate(self._listing.waiting(self._taken.names, most)):
+            size += weight * item.size
+            if files and size > MAX_CLAIM_BYTES:
+                break
+            epoch = record.upto if per_epoch is None else record.after + 1 + index // per_epoch
+            files.append((epoch, str(self._path / item.name)))
+        return replace(record, source={"files": files})
+
+    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:
+        """The rows of one epoch, twice: of other shards' rows nothing is known."""
+        rows = self.table(record, epoch)
+        return rows, rows
+
+    def table(self, record: RangeRecord, epoch: int) -> Any:
+        """The rows of one epoch; the batch's files count as taken from now on."""
+        files = record.source["files"]
+        self._taken.add(record.number, [Path(path).name for _, path in files], self._listing.names)
+        paths = [path for at, path in files if at == epoch]
+        for path in paths:
+            if not Path(path).is_file():
+                raise BadInputError(
+                    "is gone before it was read", where=path, hint="put it back; then `retry`"
+                )
+        return self._read(paths)
+
+
+class Listing:
+    """The files of one shard of a directory, read again only when the directory has changed."""
+
+    def __init__(
+        self, folder: Path, *, shard: int, shards: int, clock_ns: Callable[[], int]
+    ) -> None:
+        self._folder = folder
+        self._shard, self._shards = shard, shards
+        self._clock_ns = clock_ns
+        self._read_at: tuple[int, int] | None = None
+        """The directory's time when it was last read, and ours."""
+        self._waiting: deque[Waiting] = deque()
+        self._known: set[str] = set()
+        """Names in `_waiting`."""
+
+    def waiting(self, taken: set[str], most: int) -> list[Waiting]:
+        """The first files that are there and not taken; they stay until they are."""
+        self._refresh(taken)
+        found: list[Waiting] = []
+        while self._waiting and len(found) < most:
+            item = self._waiting.popleft()
+            # One that was removed before anybody could take it was never part of the input.
+            if item.name in taken or not (self._folder / item.name).is_file():
+                self._known.discard(item.name)
+            else:
+                found.append(item)
+        self._waiting.extendleft(reversed(found))
+        return found
+
+    def names(self) -> set[str]:
+        """Every name in the directory now."""
+        try:
+            return set(os.listdir(self._folder))  # noqa: PTH208 - names are all that is needed
+        except FileNotFoundError:
+            raise self._missing() from None
+
+    def _refresh(self, taken: set[str]) -> None:
+        try:
+            changed_ns = self._folder.stat().st_mtime_ns
+            if self._read_at is not None:
+                seen_ns, read_ns = self._read_at
+                if seen_ns == changed_ns and read_ns - changed_ns > RACY_NS:
+                    return
+            read_ns = self._clock_ns()
+            found = self._new_files(taken)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._missing() from None
+        self._read_at = (changed_ns, read_ns)
+        if found:
+            self._known.update(item.name for item in found)
+            # Nearly sorted already, and sorting what is sorted takes linear time.
+            self._waiting = deque(sorted([*self._waiting, *found]))
+
+    def _new_files(self, taken: set[str]) -> list[Waiting]:
+        found = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name in taken or name in self._known or not self._mine(name):
+                    continue
+                if entry.is_file():
+                    status = entry.stat()
+                    found.append(Waiting(status.st_mtime_ns, name, status.st_size))
+        return found
+
+    def _mine(self, name: str) -> bool:
+        if name.startswith((".", "_")) or name.endswith(".tmp"):
+            return False
+        # By name, not by position in the list: a file's shard must not depend on what came before.
+        return sum(name.encode()) % self._shards == self._shard
+
+    def _missing(self) -> BadInputError:
+        return BadInputError(
+            "no such directory",
+            where=str(self._folder),
+            hint="a relative path is taken from the folder of the application",
+        )
+
+
+class TakenFiles:
+    """The names of taken files, in memory and in records."""
+
+    def __init__(self, store: RecordStore, folder: str) -> None:
+        self._store = store
+        self._deltas, self._snapshots = f"{folder}/files", f"{folder}/taken"
+        self.names: set[str] = set()
+        self._since = 0
+        """Records since the last snapshot."""
+        covered = -1
+        snapshots = store.names(self._snapshots)
+        if snapshots:
+            covered = parse_record_name(snapshots[-1])[1]
+            self._load(f"{self._snapshots}/{snapshots[-1]}")
+        for name in store.names(self._deltas):
+            number = parse_record_name(name)[1]
+            if number > covered:
+                self._load(f"{self._deltas}/{name}")
+                self._since += 1
+
+    def add(self, number: int, names: list[str], present: Callable[[], set[str]]) -> None:
+        """A batch takes these; `present` lists the directory, which is asked now and then."""
+        if self.names.issuperset(names):
+            return
+        self._store.put_if_absent(member(self._deltas, number), json.dumps(names).encode())
+        self.names.update(names)
+        self._since += 1
+        if self._since >= SNAPSHOT_EVERY:
+            self._compact(number, present())
+
+    def _compact(self, number: int, present: set[str]) -> None:
+        """Whoever puts a snapshot first, what it covers is the same but for files long gone."""
+        self.names &= present
+        data = json.dumps(sorted(self.names)).encode()
+        self._store.put_if_absent(member(self._snapshots, number), data)
+        for folder, end in ((self._snapshots, number), (self._deltas, number + 1)):
+            for name in self._store.names(folder):
+                if parse_record_name(name)[1] < end:
+                    self._store.delete(f"{folder}/{name}")
+        self._since = 0
+
+    def _load(self, name: str) -> None:
+        data = self._store.get(name)
+        self.names.update(Path(path).name for path in (json.loads(data) if data else ()))

@@ -1,0 +1,228 @@
+"""Source units: rows from outside become slices, stamped with an epoch, late ones put aside.
+
+Lateness is decided here and nowhere else, epoch by epoch against the watermark that the epochs
+before have left behind, so it depends neither on the batching nor on what runs downstream. A
+generated source makes the same rows again for the same range, and each of its shards knows the rows
+of all, so that shards do not matter either; a file source (`files`) records which files belong to
+which epoch before it reads them, and its shards know only their own.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.model.deployment import Boundary
+from holdfast.model.records import RangeRecord, SliceFile, SliceRecord
+from holdfast.pipeline import EventTime, Generator, Rate
+from holdfast.runtime.log.hashing import key_groups, row_hashes
+from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, due_tick, epoch_due
+from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.store import sync_folder
+from holdfast.runtime.units.aside import put_aside
+from holdfast.runtime.units.files import MAX_EPOCHS, FileRows
+from holdfast.runtime.units.publish import publish
+from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+
+__all__ = [
+    "EpochRows",
+    "FileRows",
+    "GeneratedRows",
+    "SourceUnit",
+    "epoch_tick",
+    "publish_rows",
+    "split_late",
+]
+
+
+class EpochRows(Protocol):
+    """A source as its unit reads it."""
+
+    def claim(self, record: RangeRecord) -> RangeRecord:
+        """Add the source's own position to a proposed range."""
+        ...
+
+    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:
+        """The rows of one epoch of a recorded range, and those whose times its watermark heeds."""
+        ...
+
+    @property
+    def max_epochs(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedRows:
+    """Rate and Generator: functions of the epoch."""
+
+    source: Rate | Generator
+    epoch_s: float
+    shard: int
+    shards: int
+
+    def claim(self, record: RangeRecord) -> RangeRecord:
+        return record
+
+    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:  # noqa: ARG002 - same call
+        whole = self.source.table(epoch, epoch_s=self.epoch_s)
+        return self.source.share(whole, self.shard, self.shards), whole
+
+    @property
+    def max_epochs(self) -> int:
+        if not isinstance(self.source, Rate):
+            return MAX_EPOCHS
+        rows = max(1.0, self.source.rows_per_second * self.epoch_s / self.shards)
+        return max(1, min(512, int(MAX_BATCH_ROWS / rows)))
+
+
+class SourceUnit(ThreadUnit):
+    """One shard of a source that is its own segment."""
+
+    def __init__(
+        self, context: UnitContext, rows: EpochRows, *, event_time: EventTime | None
+    ) -> None:
+        super().__init__(context)
+        self._rows = rows
+        self._event_time = event_time
+        self._origin = context.log.put_origin(time.time())
+        self._batching = Batching(
+            batch_epochs=context.segment.batch_epochs,
+            one_epoch_per_batch=context.segment.one_epoch_per_batch,
+        )
+        self._watermark: tuple[int, int | None] = (-1, None)
+        """Number of the last batch published here, and the watermark it left behind."""
+
+    def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
+        last = previous.upto if previous else -1
+        tick = epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
+        upto = epoch_due(last, tick, self._batching, max_epochs=self._rows.max_epochs)
+        if upto is None:
+            self.progress.tell(waiting=0)  # what is not due does not wait
+            return None
+        self.progress.tell(waiting=tick - last)
+        number = previous.number + 1 if previous else 0
+        return self._rows.claim(
+            RangeRecord(
+                unit=self.context.name,
+                number=number,
+                after=last,
+                upto=upto,
+                generation=self.context.generation,
+            )
+        )
+
+    def due_s(self) -> float:
+        epochs = due_tick(self.progress.report.epoch, self._batching) + 1
+        return self._origin + epochs * self.context.deployment.epoch_s - time.time()
+
+    def done(self, record: RangeRecord) -> bool:
+        shard = self.context.unit.shard
+        return all(
+            self.context.log.slice(boundary.name, shard, record.number) is not None
+            for boundary in self.context.segment.outputs
+        )
+
+    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:  # noqa: ARG002
+        context = self.context
+        watermark = self._watermark_before(record.number)
+        kept, late = [], []
+        for epoch in range(record.after + 1, record.upto + 1):
+            rows, heeded = self._rows.tables(record, epoch)
+            good, bad, watermark = split_late(rows, self._event_time, watermark, heeded=heeded)
+            kept.append(good)
+            late.append(bad)
+        rows, aside = pa.concat_tables(kept), pa.concat_tables(late)
+        publish_rows(context, record, rows, aside, watermark)
+        self._watermark = (record.number, watermark)
+        self.progress.add(rows_in=rows.num_rows + aside.num_rows, rows_out=rows.num_rows)
+
+    def _watermark_before(self, number: int) -> int | None:
+        if number == 0:
+            return None
+        if self._watermark[0] == number - 1:
+            return self._watermark[1]
+        boundary = self.context.segment.outputs[0].name
+        shard = self.context.unit.shard
+        return self.context.log.need_slice(boundary, shard, number - 1).watermark_us
+
+
+def publish_rows(
+    context: UnitContext, record: RangeRecord, rows: Any, late: Any, watermark: int | None
+) -> None:
+    """Make a source's batch visible on all its boundaries; late rows go to a side slice.
+
+    The side slice is named by the batch, so that a redo replaces it by the same.
+    """
+    if late.num_rows:
+        put_aside(
+            context.log.layout.late(context.name),
+            record.number,
+            late,
+            keep_all=context.trimmer.keep_input,
+        )
+    hashes = row_hashes(rows) if rows.num_rows else None
+    records = [
+        SliceRecord(
+            boundary=boundary.name,
+            shard=context.unit.shard,
+            number=record.number,
+            after=record.after,
+            upto=record.upto,
+            files=_write(context, boundary, record.number, rows, hashes),
+            watermark_us=watermark,
+            late_rows=late.num_rows,
+            generation=context.generation,
+        )
+        for boundary in context.segment.outputs
+    ]
+    context.crash.at("after-data-files", context.name, record.number)
+    publish(context.log, records, unit=context.name, crash=context.crash)
+
+
+def _write(
+    context: UnitContext, boundary: Boundary, number: int, rows: Any, hashes: Any
+) -> tuple[SliceFile, ...]:
+    if rows.num_rows == 0:
+        return ()
+    folder = context.log.layout.data(boundary.name, context.unit.shard)
+    stem = f"{number:010d}-g{context.generation}-{uuid.uuid4().hex[:8]}"
+    path = folder / f"{stem}.arrow"
+    file = write_slice_file(path, rows, key_groups(rows, boundary.key), hashes)
+    sync_folder(folder)
+    return (file,)
+
+
+def split_late(
+    table: Any, event_time: EventTime | None, watermark: int | None, *, heeded: Any = None
+) -> tuple[Any, Any, int | None]:
+    """Rows in time, late rows, and the watermark after this epoch (microseconds).
+
+    It is that of the rows `heeded`: those of all shards where they are known.
+    """
+    late = table.slice(0, 0)
+    if event_time is None:
+        return table, late, watermark
+    heeded = table if heeded is None else heeded
+    newest = pc.max(_times(heeded, event_time)).as_py()
+    if watermark is not None:
+        # A row without a time is not late; Spark will keep or drop it as the operator says.
+        is_late = pc.fill_null(pc.less(_times(table, event_time), pa.scalar(watermark)), False)
+        late, table = table.filter(is_late), table.filter(pc.invert(is_late))
+    if newest is not None:
+        reached = newest - round(event_time.delay_s * 1e6)
+        watermark = reached if watermark is None else max(watermark, reached)
+    return table, late, watermark
+
+
+def _times(table: Any, event_time: EventTime) -> Any:
+    column = table.column(event_time.column)
+    return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+
+
+def epoch_tick(origin: float, epoch_s: float, now: float) -> int:
+    """The last epoch that is over; -1 during the first."""
+    return int((now - origin) // epoch_s) - 1

@@ -1,0 +1,59 @@
+"""The options of `holdfast chaos`, without running anything."""
+
+import json
+
+import pytest
+import typer
+from tests.unit.verify.rundirs import write_run
+from typer.testing import CliRunner
+
+from holdfast.cli.chaos import chaos
+from holdfast.errors import BadInputError
+
+pytestmark = pytest.mark.unit
+
+APP = "from tests.unit.verify.rundirs import make_pipeline\npipeline = make_pipeline()\n"
+
+
+@pytest.fixture
+def cli():
+    app = typer.Typer()
+    app.command()(chaos)
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    write_run(run)
+    path = tmp_path / "app.py"
+    path.write_text(APP)
+    (run / "run.json").write_text(json.dumps({"app": str(path)}))
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "needs either --schedule or --seed"),
+        (["--seed", "1", "--schedule", "x"], "needs either --schedule or --seed"),
+        (["--seed", "1", "--kinds", "boom"], "unknown fault 'boom'"),
+        (["--seed", "1", "--shards", "m"], "'m' is not OPERATOR=N"),
+        (["--seed", "1", "--cut", "x"], "no operator 'x'"),
+        (["--schedule", "none.yaml"], "cannot be read"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_starts(cli, run, words, message):
+    """Each is one line."""
+    app = json.loads((run / "run.json").read_text())["app"]
+    error = cli(app, *words).exception
+    assert isinstance(error, BadInputError)
+    assert message in str(error)
+
+
+def test_a_used_run_directory_is_refused(cli, run):
+    """Chaos starts afresh."""
+    app = json.loads((run / "run.json").read_text())["app"]
+    error = cli(app, "--seed", "1", "--run-dir", run).exception
+    assert "is not empty" in str(error)

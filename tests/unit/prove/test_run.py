@@ -1,0 +1,84 @@
+"""Reading a slice log while it grows and is trimmed."""
+
+import os
+
+import pytest
+
+from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.model.records import SliceRecord
+from holdfast.prove.run import SliceWatch
+from holdfast.rundir.layout import member
+from holdfast.runtime.log.slicelog import SliceLog
+
+pytestmark = pytest.mark.unit
+
+SEGMENTS = (
+    Segment(
+        name="count",
+        kind="inner",
+        operators=("count",),
+        outputs=(Boundary(operator="count", key=("word",)), Boundary(operator="count")),
+        shards=2,
+    ),
+    Segment(name="out", kind="exporter", operators=("out",), inputs=("count",)),
+)
+DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=SEGMENTS, fingerprints={})
+
+
+def put(log, number, *, shard=0, generation=1, at=None):
+    record = SliceRecord(
+        boundary="count@word",
+        shard=shard,
+        number=number,
+        after=4 * number - 1,
+        upto=4 * number + 3,
+        generation=generation,
+    )
+    log.put_slice(record, unit=f"count#{shard}")
+    path = log.layout.root / member(log.layout.slices("count@word", shard), number)
+    if at is not None:
+        os.utime(path, (at, at))
+    return path
+
+
+def test_slices_are_seen_once_with_their_time(tmp_path):
+    """Each unit's own, in order, whenever they come."""
+    log, watch = SliceLog(tmp_path), SliceWatch(tmp_path, DEPLOYMENT)
+    assert list(watch.slices) == ["count#0", "count#1"]
+    watch.poll()
+    assert watch.slices["count#0"] == []
+    put(log, 0, at=1000.25)
+    put(log, 0, shard=1, at=1001.0)
+    watch.poll()
+    put(log, 1, generation=2, at=1004.5)
+    watch.poll()
+    watch.poll()
+    seen = watch.slices["count#0"]
+    assert [(item.number, item.upto, item.generation) for item in seen] == [(0, 3, 1), (1, 7, 2)]
+    assert [item.put_at for item in seen] == [1000.25, 1004.5]
+    assert len(watch.slices["count#1"]) == 1
+
+
+def test_what_was_seen_may_be_trimmed(tmp_path):
+    """The watch goes on behind it."""
+    log, watch = SliceLog(tmp_path), SliceWatch(tmp_path, DEPLOYMENT)
+    first = put(log, 0)
+    watch.poll()
+    first.unlink()
+    put(log, 1)
+    watch.poll()
+    assert [item.number for item in watch.slices["count#0"]] == [0, 1]
+
+
+def test_what_was_trimmed_unseen_is_passed_over(tmp_path):
+    """A pause of the watcher costs slices, not the rest of the log."""
+    log, watch = SliceLog(tmp_path), SliceWatch(tmp_path, DEPLOYMENT)
+    put(log, 0)
+    watch.poll()
+    for number in range(1, 5):
+        put(log, number)
+    log.raise_floor(log.layout.slice_floors("count@word", 0), 3)
+    for number in range(3):
+        log.store.delete(member(log.layout.slices("count@word", 0), number))
+    watch.poll()
+    assert [item.number for item in watch.slices["count#0"]] == [0, 3, 4]

@@ -1,0 +1,256 @@
+"""How units wait: woken by the watcher, without looking for themselves meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.pipeline import Rate
+from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.protocol import Batching
+from holdfast.runtime.log.slicelog import SliceLog, SupersededError
+from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.watch import NodeWatch, TellingStore
+from holdfast.runtime.spark.io import reader as reader_module
+from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec, stop_marker
+from holdfast.runtime.units import sources, threads
+from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
+from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+
+pytestmark = pytest.mark.unit
+
+LONG_S = 60.0
+SCHEMA = StructType([StructField("v", LongType())]).json()
+DEPLOYMENT = Deployment(
+    pipeline="p",
+    epoch_s=0.5,
+    fingerprints={},
+    segments=(
+        Segment(
+            name="a",
+            kind="source",
+            operators=("a",),
+            outputs=(Boundary(operator="a"),),
+            batch_epochs=4,
+        ),
+        Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
+    ),
+)
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """A watcher; nobody looks for itself."""
+    monkeypatch.setattr(reader_module, "LOOK_S", LONG_S)
+    monkeypatch.setattr(threads, "LOOK_S", LONG_S)
+    made = NodeWatch()
+    made.start()
+    yield made
+    made.close()
+
+
+def eventually(condition):
+    deadline = time.monotonic() + LONG_S / 2
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def publish(log, boundary, shard, number):
+    record = SliceRecord(
+        boundary=boundary, shard=shard, number=number, after=number - 1, upto=number
+    )
+    log.put_slice(record, unit=f"{boundary}#{shard}")
+
+
+class Task:
+    """A waiting task: a thread instead of a worker process."""
+
+    def __init__(self, tmp_path, watch, shards):
+        spec = ReaderSpec(
+            root=str(tmp_path),
+            unit="u#0",
+            generation=0,
+            inputs=tuple(
+                InputSpec(boundary=name, shards=count, schema=SCHEMA)
+                for name, count in shards.items()
+            ),
+            groups=(0, 128),
+            batching=Batching(),
+            watch=watch.address,
+        )
+        self.reader = LogReader(spec)
+        self.reads = 0
+        get = self.reader.log.store.get
+
+        def counted(name):
+            self.reads += 1
+            return get(name)
+
+        self.reader.log.store.get = counted
+        self.rows, self.error = None, None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        try:
+            self.rows = list(self.reader.read(0, 0, 0))
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            self.error = error
+
+    def result(self):
+        self.thread.join(LONG_S / 2)
+        assert not self.thread.is_alive()
+        return self.error or self.rows
+
+
+def watched(watch, part):
+    eventually(lambda: any(part in path for path in watch._paths.by_path))
+
+
+def test_a_waiting_task_reads_nothing_until_its_input_is_there(tmp_path, watch):
+    """While the watcher looks many times, the task does not look once."""
+    task = Task(tmp_path, watch, {"b": 2})
+    watched(watch, "log/b/0/slices/t0-0000000000")
+    reads, looks = task.reads, watch.looks
+    eventually(lambda: watch.looks > looks + 60)
+    assert task.reads == reads
+    log = SliceLog(tmp_path)  # another node's: nobody is told
+    publish(log, "b", 0, 0)
+    watched(watch, "log/b/1/slices/t0-0000000000")
+    publish(log, "b", 1, 0)
+    assert task.result() == []
+    assert log.range("u#0", 0).inputs == {"b": (1, 1)}
+
+
+def test_a_join_waits_for_what_is_missing(tmp_path, watch):
+    """Slices of an input that is ahead wake nobody."""
+    task = Task(tmp_path, watch, {"b": 1, "c": 1})
+    log = SliceLog(tmp_path)
+    for number in range(5):
+        publish(log, "b", 0, number)
+    watched(watch, "log/c/0/slices/t0-0000000000")
+    assert not any("log/b/" in path for path in watch._paths.by_path)
+    publish(log, "c", 0, 0)
+    assert task.result() == []
+    assert log.range("u#0", 0).inputs == {"b": (1,), "c": (1,)}
+
+
+def test_a_waiting_task_is_told_to_stop(tmp_path, watch):
+    """The stop mark wakes it, and it ends in an orderly way without a range."""
+    task = Task(tmp_path, watch, {"b": 1})
+    watched(watch, "stop-0")
+    marker = stop_marker(tmp_path, "u#0", 0)
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    assert task.result() == []
+    assert SliceLog(tmp_path).range("u#0", 0) is None
+
+
+def test_a_waiting_task_learns_of_its_successor(tmp_path, watch):
+    """A claim by the next generation ends the wait."""
+    task = Task(tmp_path, watch, {"b": 1})
+    watched(watch, "generations")
+    SliceLog(tmp_path).claim("u#0", 1)
+    assert isinstance(task.result(), SupersededError)
+
+
+def test_a_lost_hint_costs_one_look(tmp_path, watch, monkeypatch):
+    """A watcher that never says anything delays a batch and nothing more."""
+    monkeypatch.setattr(reader_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(watch, "_look", lambda paths: None)
+    task = Task(tmp_path, watch, {"b": 1})
+    watched(watch, "log/b/0")
+    publish(SliceLog(tmp_path), "b", 0, 0)
+    assert task.result() == []
+
+
+def test_a_task_whose_watcher_dies_goes_on(tmp_path, watch):
+    """The records are still there to be looked at."""
+    task = Task(tmp_path, watch, {"b": 1})
+    watched(watch, "log/b/0")
+    watch.close()
+    publish(SliceLog(tmp_path), "b", 0, 0)
+    assert task.result() == []
+
+
+class Unit(ThreadUnit):
+    """Reads one record after another, as an exporter does."""
+
+    looked = 0
+
+    def propose(self, previous):
+        self.looked += 1
+        number = previous.number + 1 if previous else 0
+        if self.context.log.slice("a", 0, number) is None:
+            return None
+        return RangeRecord(unit=self.context.name, number=number, after=number - 1, upto=number)
+
+    def missing(self):
+        number = self.progress.report.batch + 1
+        return (f"{self.context.log.layout.root}/log/a/0/slices/t0-{number:010d}",)
+
+    def run_batch(self, previous, record):
+        pass
+
+
+def context_of(tmp_path, watch, segment):
+    log = SliceLog(tmp_path, TellingStore(tmp_path, watch.told))
+    return UnitContext(
+        unit=UnitId(segment=segment, shard=0),
+        generation=0,
+        segment=DEPLOYMENT.segment(segment),
+        deployment=DEPLOYMENT,
+        log=log,
+        trimmer=Trimmer(log=log, deployment=DEPLOYMENT),
+        crash=Crash(),
+        watch=watch,
+    )
+
+
+def test_a_thread_looks_once_per_record(tmp_path, watch):
+    """An idle exporter sleeps until a slice is there, and takes each with one look."""
+    unit = Unit(context_of(tmp_path, watch, "x"))
+    unit.start()
+    for number in range(5):
+        watched(watch, f"slices/t0-{number:010d}")
+        looks = watch.looks
+        eventually(lambda looks=looks: watch.looks > looks + 10)
+        assert unit.looked == 2 * number + 1
+        publish(unit.context.log, "a", 0, number)
+        eventually(lambda number=number: unit.progress.report.batch == number)
+    unit.stop()
+    unit.join(LONG_S / 2)
+    assert unit.progress.report.state == "stopped"
+
+
+def test_a_thread_learns_of_its_successor(tmp_path, watch):
+    """A claim by the next generation stops it, with the reason."""
+    unit = Unit(context_of(tmp_path, watch, "x"))
+    unit.start()
+    watched(watch, "generations")
+    SliceLog(tmp_path).claim("x#0", 1)
+    eventually(lambda: unit.progress.report.state == "stopped")
+    assert "replaced by 1" in (unit.progress.report.error or "")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "now", "left_s"), [(-1, 100.0, 2.0), (-1, 101.5, 0.5), (3, 102.5, 1.5), (4, 103, 1)]
+)
+def test_a_source_knows_when_it_is_due(tmp_path, watch, monkeypatch, epoch, now, left_s):
+    """It waits for the end of its batch interval instead of asking the clock all the time."""
+    monkeypatch.setattr(sources.time, "time", lambda: 100.0)
+    rows = GeneratedRows(source=Rate(rows_per_second=1), epoch_s=0.5, shard=0, shards=1)
+    unit = SourceUnit(context_of(tmp_path, watch, "a"), rows, event_time=None)
+    unit.progress.tell(epoch=epoch)
+    monkeypatch.setattr(sources.time, "time", lambda: now)
+    assert unit.due_s() == pytest.approx(left_s)
+    previous = RangeRecord(unit="a#0", number=0, after=-1, upto=epoch) if epoch >= 0 else None
+    assert unit.propose(previous) is None
+    monkeypatch.setattr(sources.time, "time", lambda: now + left_s)
+    assert unit.propose(previous) is not None

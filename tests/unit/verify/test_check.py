@@ -1,0 +1,345 @@
+"""The checker finds planted losses, duplicates and altered values, and nothing else."""
+
+import sqlite3
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+from tests.unit.verify.rundirs import (
+    EPOCHS,
+    make_pipeline,
+    read_part,
+    rows_of,
+    write_part,
+    write_record,
+    write_run,
+    write_slice,
+    write_stream,
+)
+
+from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.pipeline import Console, Pipeline, Rate
+from holdfast.pipeline.claims import claims
+from holdfast.verify.check import verify
+from holdfast.verify.slice_log import dead_rows
+
+pytestmark = pytest.mark.unit
+
+KINDS = ["append", "upsert", "window"]
+
+
+def sink_finding(run, pipeline):
+    verdict = verify(run, claims(pipeline))
+    return verdict, next(item for item in verdict.findings if item.kind == "sink")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("undelivered", [0, 1])
+def test_a_right_run_is_right(tmp_path, kind, undelivered):
+    """The last batch may be there or not; all else is compared."""
+    pipeline = write_run(tmp_path, kind, undelivered=undelivered)
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert verdict.ok, verdict.to_json()
+    assert found.difference.compared >= 3
+    assert found.epoch in (EPOCHS - 1, EPOCHS - 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_undelivered_batches_are_a_loss(tmp_path, kind):
+    """The batch before the newest range record has been delivered for certain."""
+    pipeline = write_run(tmp_path, kind, undelivered=4)
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert found.difference.missing or found.difference.altered
+
+
+def test_a_lost_row_is_missing(tmp_path):
+    """One row taken out of the sink is named."""
+    pipeline = write_run(tmp_path)
+    write_part(tmp_path, 4, read_part(tmp_path, 4)[:1])
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert (found.difference.missing, found.difference.doubled) == (1, 0)
+    assert "missing: {key: 'k9', n: 104, ts: 1970-01-01T00:00:04.500000+00:00}" in (
+        found.difference.examples
+    )
+
+
+def test_a_repeated_row_is_doubled(tmp_path):
+    """One row delivered twice is named with how often it is there."""
+    pipeline = write_run(tmp_path)
+    rows = read_part(tmp_path, 4)
+    write_part(tmp_path, 4, [*rows, rows[0]])
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert (found.difference.missing, found.difference.doubled) == (0, 1)
+    assert found.difference.examples[0].startswith("2 times: {key: 'k0', n: 4")
+
+
+def test_a_batch_delivered_twice_is_doubled(tmp_path):
+    """A whole file under another number is found."""
+    pipeline = write_run(tmp_path, undelivered=1)
+    write_part(tmp_path, EPOCHS - 1, read_part(tmp_path, 3))
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert found.difference.doubled == 2
+
+
+@pytest.mark.parametrize("kind", ["append", "window"])
+def test_an_altered_value_is_told_as_such(tmp_path, kind):
+    """Old and new value are shown side by side."""
+    pipeline = write_run(tmp_path, kind)
+    number = 4 if kind == "append" else 7
+    rows = read_part(tmp_path, number)
+    write_part(tmp_path, number, [{**rows[0], "n": 777}, *rows[1:]])
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert (found.difference.altered, found.difference.missing) == (1, 0)
+    assert "n: 777 instead of" in found.difference.examples[0]
+
+
+def test_an_altered_total_in_a_table_is_found(tmp_path):
+    """A count that is off by one is not right."""
+    pipeline = write_run(tmp_path, "upsert")
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("UPDATE results SET n = n + 1 WHERE key = 'k0'")
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert found.difference.altered == 1
+
+
+def test_a_row_nothing_explains_is_unexpected(tmp_path):
+    """A row that no input leads to is named."""
+    pipeline = write_run(tmp_path)
+    rows = read_part(tmp_path, 4)
+    write_part(tmp_path, 4, [*rows, {**rows[0], "key": "x", "n": -1}])
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert found.difference.unexpected == 1
+
+
+def test_a_window_given_out_too_early_is_unexpected(tmp_path):
+    """A row that the watermark has not passed could still have changed."""
+    pipeline = write_run(tmp_path, "window")
+    kept = [row for epoch in range(EPOCHS) for row in rows_of(epoch, 0)]
+    everything = pipeline.expectations["out"].function(
+        {"s": [dict(zip(("ts", "key", "n"), row, strict=True)) for row in kept]}
+    )
+    write_part(tmp_path, EPOCHS - 1, [everything[-1]])
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert not verdict.ok
+    assert found.difference.unexpected == 1
+
+
+@pytest.mark.parametrize("change", ["lose", "double", "alter"])
+def test_what_a_source_lost_or_changed_is_found(tmp_path, change):
+    """Generated rows can be made again, so the kept input itself is checked."""
+    pipeline = write_run(tmp_path)
+    rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
+    changed = {
+        "lose": rows[:1],
+        "double": [*rows, rows[0]],
+        "alter": [{**rows[0], "n": 0}, rows[1]],
+    }[change]
+    write_slice(tmp_path, "s", 5, changed, watermark_us=4_500_000)
+    source = verify(tmp_path, claims(pipeline)).findings[0]
+    assert source.kind == "source"
+    assert not source.ok
+
+
+def test_late_rows_are_part_of_what_a_source_made(tmp_path):
+    """A row put aside as late is accounted for, and not expected in the result."""
+    pipeline = write_run(tmp_path)
+    rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
+    write_slice(tmp_path, "s", 5, rows[1:], watermark_us=4_500_000)
+    write_part(tmp_path, 5, rows[1:])
+    assert not verify(tmp_path, claims(pipeline)).ok
+    late = tmp_path / "units" / "s#0" / "late"
+    late.mkdir(parents=True)
+    table = pa.Table.from_pylist(rows[:1])
+    for number in (5, EPOCHS):
+        write_stream(late / f"{number:010d}.arrow", table)
+    assert verify(tmp_path, claims(pipeline)).ok
+
+
+def test_quarantined_rows_are_left_out(tmp_path):
+    """A dead-lettered input row must not be in the result."""
+    pipeline = write_run(tmp_path)
+    rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
+    dead = tmp_path / "units" / "m#0" / "dead" / "s@key"
+    dead.mkdir(parents=True)
+    table = pa.Table.from_pylist(rows[:1])
+    write_stream(dead / "0000000005-1.arrow", table)
+    write_slice(tmp_path, "m", 5, [], watermark_us=4_500_000, skip=1)
+    _, found = sink_finding(tmp_path, pipeline)
+    assert found.difference.unexpected + found.difference.doubled == 1
+    write_part(tmp_path, 5, rows[1:])
+    assert verify(tmp_path, claims(pipeline)).ok
+
+
+def test_rows_count_as_quarantined_in_the_version_that_was_published(tmp_path):
+    """What a zombie put aside and nobody published without is no excuse for a missing row."""
+    pipeline = write_run(tmp_path)
+    rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
+    dead = tmp_path / "units" / "m#0" / "dead" / "s"
+    dead.mkdir(parents=True)
+    write_stream(dead / "0000000005-1.arrow", pa.Table.from_pylist(rows[:1]))
+    write_stream(dead / "0000000005-2.arrow", pa.Table.from_pylist(rows))
+    write_slice(tmp_path, "m", 5, [], watermark_us=4_500_000, skip=0)
+    assert dead_rows(tmp_path) == {}
+    assert verify(tmp_path, claims(pipeline)).ok
+    write_slice(tmp_path, "m", 5, [], watermark_us=4_500_000, skip=1)
+    assert dead_rows(tmp_path) == {("m", "s"): rows[:1]}
+    write_part(tmp_path, 5, rows[1:])
+    assert verify(tmp_path, claims(pipeline)).ok
+
+
+def test_an_upserted_row_is_in_a_table_once(tmp_path):
+    """A second version that should have replaced the first is found, right as it may be."""
+    pipeline = write_run(tmp_path, "upsert")
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("CREATE TABLE copy AS SELECT * FROM results")
+        base.execute("DROP TABLE results")
+        base.execute("ALTER TABLE copy RENAME TO results")
+        assert verify(tmp_path, claims(pipeline)).ok
+        base.execute("INSERT INTO results SELECT * FROM results WHERE key = 'k9'")
+    _, found = sink_finding(tmp_path, pipeline)
+    assert found.difference.doubled == 1
+
+
+@pytest.mark.parametrize("kind", ["append", "upsert"])
+def test_the_results_of_another_run_are_not_verified(tmp_path, kind):
+    """They would pass for wrong ones of this run."""
+    pipeline = write_run(tmp_path, kind)
+    (tmp_path / "units" / "out#0" / "life").write_text("a1")
+    if kind == "append":
+        (tmp_path / "out" / "_holdfast.json").write_text('{"sink": "out", "run": "a1"}')
+    assert verify(tmp_path, claims(pipeline)).ok
+    (tmp_path / "units" / "out#0" / "life").write_text("b2")
+    with pytest.raises(BadInputError, match="holds the results of another run"):
+        verify(tmp_path, claims(pipeline))
+
+
+def test_trimmed_input_cannot_be_verified(tmp_path):
+    """Without the whole input there is nothing to compare with."""
+    pipeline = write_run(tmp_path)
+    (tmp_path / "log" / "s" / "0" / "slices" / "t0-0000000000").unlink()
+    with pytest.raises(BadInputError, match="run with --keep-input"):
+        verify(tmp_path, claims(pipeline))
+
+
+def test_a_torn_slice_file_is_named(tmp_path):
+    """Damage is an error, not a difference."""
+    pipeline = write_run(tmp_path)
+    path = tmp_path / "log" / "s" / "0" / "data" / "0000000005-g0.arrow"
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(CorruptLogError, match=r"0000000005-g0\.arrow"):
+        verify(tmp_path, claims(pipeline))
+
+
+def test_an_altered_record_is_named(tmp_path):
+    """A record whose checksum does not fit is not believed."""
+    pipeline = write_run(tmp_path)
+    path = tmp_path / "log" / "s" / "0" / "slices" / "t0-0000000005"
+    path.write_bytes(path.read_bytes().replace(b'"upto": 5', b'"upto": 6'))
+    with pytest.raises(CorruptLogError, match="t0-0000000005: is torn or altered"):
+        verify(tmp_path, claims(pipeline))
+
+
+def test_nothing_compared_is_not_a_success(tmp_path):
+    """A run that delivered nothing proves nothing."""
+    pipeline = make_pipeline("window")
+    write_slice(tmp_path, "s", 0, pipeline.operator("s").source.table(0, epoch_s=1.0).to_pylist())
+    verdict = verify(tmp_path, claims(pipeline))
+    assert not verdict.ok
+    assert "let it run longer" in verdict.findings[-1].note
+
+
+def test_a_pipeline_without_expectations_is_refused(tmp_path):
+    """There must be something to compare with."""
+    p = Pipeline("p")
+    p.sink("out", p.source("s", Rate(1)), Console())
+    with pytest.raises(BadInputError, match="has no expected computation"):
+        verify(tmp_path, claims(p))
+
+
+def test_production_records_and_slices_are_readable(tmp_path):
+    """The format written by the run time is the one read here."""
+    import numpy as np
+
+    from holdfast.model.records import RangeRecord, SliceRecord, encode
+    from holdfast.rundir.layout import Layout, member
+    from holdfast.runtime.log.slices import write_slice_file
+    from holdfast.verify.slice_log import delivered, kept_slices
+
+    layout = Layout(root=tmp_path)
+    table = make_pipeline().operator("s").source.table(3, epoch_s=1.0)
+    file = write_slice_file(
+        layout.data("s", 0) / "x.arrow", table, np.array([7, 3]), np.array([1, 2])
+    )
+    record = SliceRecord(
+        boundary="s", shard=0, number=0, after=-1, upto=3, files=(file,), watermark_us=5
+    )
+    ranged = RangeRecord(unit="o t#0", number=0, after=-1, upto=3, inputs={"s": (1,)})
+    for folder, item in (
+        (layout.slices("s", 0), record),
+        (layout.ranges("o t#0"), ranged),
+    ):
+        path = tmp_path / member(folder, 0)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encode(item))
+    (kept,) = kept_slices(tmp_path, "s")
+    assert sorted(row["n"] for row in kept.rows) == [3, 103]
+    assert delivered(tmp_path, "o t", ["s"]).watermark_us == 5
+
+
+def test_numbers_before_the_record_are_not_guessed(tmp_path):
+    """A missing exporter has delivered nothing."""
+    write_record(tmp_path / "units" / "x#0" / "ranges" / "other", "range", {})
+    from holdfast.verify.slice_log import delivered
+
+    assert delivered(tmp_path, "x", []).batch == -1
+
+
+def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
+    """Rows are due below the smallest watermark of all shards, and allowed below the largest."""
+    pipeline = write_run(tmp_path, "window")
+    for number in range(EPOCHS):
+        write_slice(tmp_path, "sum", number, [], watermark_us=4_500_000, shard=1)
+        body = {"after": number - 1, "upto": number, "inputs": {"sum": [number + 1, number + 1]}}
+        path = tmp_path / "units" / "out#0" / "ranges" / f"t0-{number:010d}"
+        write_record(path, "range", body)
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert verdict.ok
+    assert found.difference.compared == 1
+    write_part(tmp_path, 4, [])
+    assert not verify(tmp_path, claims(pipeline)).ok
+
+
+def sharded_upserts(run, lag):
+    """A run whose second shard reflects less input in the newest batch than the first."""
+    pipeline = write_run(run, "upsert")
+    number = EPOCHS - 1
+    body = {"after": number - 1, "upto": number, "inputs": {"sum": [number + 1, number + 1 - lag]}}
+    write_record(run / "units" / "out#0" / "ranges" / f"t0-{number:010d}", "range", body)
+    for index in range(EPOCHS):
+        write_slice(run, "sum", index, [], shard=1)
+    return pipeline
+
+
+def test_rows_of_a_shard_may_reflect_less_input(tmp_path):
+    """Each upserted row is held to the states its shard may be in, and to no other."""
+    pipeline = sharded_upserts(tmp_path, lag=2)
+    assert verify(tmp_path, claims(pipeline)).ok
+    epochs = range(EPOCHS - 2)
+    lagging = sum(epoch for epoch in epochs if epoch % 2)
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("UPDATE results SET n = ? WHERE key = 'k1'", (lagging,))
+    assert verify(tmp_path, claims(pipeline)).ok
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("UPDATE results SET n = n - 1 WHERE key = 'k1'")
+    assert not verify(tmp_path, claims(pipeline)).ok
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("DELETE FROM results WHERE key = 'k1'")
+    _, found = sink_finding(tmp_path, pipeline)
+    assert found.difference.missing == 1
