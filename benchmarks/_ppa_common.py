@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.model.rates import task_rates
-from holdfast.model.tasks import task_graph
-from holdfast.model.topology import (
+from holdfast.topology.graph import (
     Edge,
     Operator,
     Partitioning,
@@ -27,6 +25,8 @@ from holdfast.model.topology import (
     per_task,
     reach,
 )
+from holdfast.topology.rates import task_rates
+from holdfast.topology.tasks import task_graph
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]

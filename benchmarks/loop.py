@@ -34,11 +34,11 @@ from holdfast.faults.prove import Normal, Recovered, bound_kept, percentile
 from holdfast.faults.prove_result import Audience, Proof, Struck
 from holdfast.faults.prove_run import Proving, prove
 from holdfast.model.deployment import Deployment
-from holdfast.model.statistics import Statistics, load_statistics
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
-from holdfast.plan.joint.result import deploy_options
-from holdfast.plan.protocol import PlanRequest
-from holdfast.plan.session import plan_topology
+from holdfast.planners.interface import PlanRequest
+from holdfast.planners.joint.result import deploy_options
+from holdfast.planners.planning import plan_topology
+from holdfast.predict.statistics import Statistics, load_statistics
 from holdfast.runtime.profile.cpu import sessions_cpu
 
 JOINT, NEVER, EVERYWHERE = "joint", "never cut", "cut everywhere"

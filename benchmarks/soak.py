@@ -28,11 +28,11 @@ from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.quantities import parse_time
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.spark.java import ensure_archive
-from holdfast.units import parse_time
 
 JVM_BAR_MB = 900.0
 MB = 1024 * 1024

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from holdfast.faults.prove import Normal, Recovered
     from holdfast.faults.prove_result import Audience, Proof, Struck
-    from holdfast.model.statistics import Statistics
-    from holdfast.model.topology import Topology
     from holdfast.pipeline import Pipeline
+    from holdfast.predict.statistics import Statistics
+    from holdfast.topology.graph import Topology
 
 PROFILE_S = 12.0
 """How long the pipeline runs to be profiled; the rest of a quick profile takes as long again."""
@@ -60,7 +60,7 @@ def demo(
     from rich.console import Console
 
     from holdfast.cli.prove import interruptible
-    from holdfast.units import parse_time
+    from holdfast.quantities import parse_time
 
     bounds = {
         "max_recovery": parse_time(max_recovery, where="--max-recovery"),
@@ -225,8 +225,8 @@ def _plan(
 ) -> dict[str, Any]:
     """The cheapest plan within the bounds, or within the nearest that can be kept."""
     from holdfast.draw import draw_text
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.session import plan_topology
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import plan_topology
 
     def ask(asked: Mapping[str, float]) -> dict[str, Any]:
         request = PlanRequest(statistics=statistics, **asked)  # type: ignore[arg-type]

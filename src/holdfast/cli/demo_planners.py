@@ -57,10 +57,10 @@ def plan_everything(out: Path, *, as_json: bool) -> None:
     """Plan the shipped topologies with every method, side by side, and draw the plans."""
     from holdfast.clock import SystemClock
     from holdfast.draw import draw_svg
-    from holdfast.model.files import load_topology
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.registry import planner as find_planner
-    from holdfast.plan.session import make_plan, make_solve
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import make_plan, make_solve
+    from holdfast.planners.registry import planner as find_planner
+    from holdfast.topology.files import load_topology
 
     home = shipped("topologies")
     out.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ import typer
 
 from holdfast.control.shell.application import absolute_app
 from holdfast.errors import BadInputError
-from holdfast.units import parse_time
+from holdfast.quantities import parse_time
 
 if TYPE_CHECKING:
     from holdfast.model.deployment import Deployment
@@ -72,7 +72,7 @@ def make_deployment(
 ) -> Deployment:
     """The deployment that a plan, or the options by hand, ask for."""
     from holdfast.pipeline import deploy
-    from holdfast.plan.joint.result import deploy_options
+    from holdfast.planners.joint.result import deploy_options
 
     cut, batch = list(cut), list(batch)
     counts = parse_shards(shards)

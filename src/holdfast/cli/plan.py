@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from holdfast.model.topology import Topology
-    from holdfast.plan.protocol import Planner, PlanRequest, PlanResult, Progress, Sweep
+    from holdfast.planners.interface import Planner, PlanRequest, PlanResult, Progress, Sweep
+    from holdfast.topology.graph import Topology
 
 DEFAULT_TIME_LIMIT = "30s"
 _MANY = ("--failed", "--failed-domain", "--required", "--forbidden")
@@ -132,11 +132,11 @@ def plan(
     ] = False,
 ) -> None:
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
-    from holdfast.model.statistics import load_statistics
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.registry import planner as find_planner
-    from holdfast.plan.session import as_measured
-    from holdfast.units import parse_share, parse_time
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import as_measured
+    from holdfast.planners.registry import planner as find_planner
+    from holdfast.predict.statistics import load_statistics
+    from holdfast.quantities import parse_share, parse_time
 
     planner = find_planner(method)
     if algorithms:
@@ -202,7 +202,7 @@ def _load(file: str) -> Topology:
         return load_pipeline(file).topology()
     import gc
 
-    from holdfast.model.files import load_topology
+    from holdfast.topology.files import load_topology
 
     topology = load_topology(file)
     # It stays to the end: nothing in it is ever garbage, so the collector need not look again.
@@ -223,7 +223,7 @@ class _Job:
 
     def plan(self) -> PlanResult:
         from holdfast.clock import SystemClock
-        from holdfast.plan.session import make_plan, make_solve
+        from holdfast.planners.planning import make_plan, make_solve
 
         clock = SystemClock()
         with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
@@ -238,7 +238,7 @@ class _Job:
 
     def sweep(self) -> Sweep:
         from holdfast.clock import SystemClock
-        from holdfast.plan.session import make_solve, make_sweep
+        from holdfast.planners.planning import make_solve, make_sweep
 
         clock = SystemClock()
         with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:

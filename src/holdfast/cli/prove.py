@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.faults.prove import Comparison, Recovered
     from holdfast.faults.prove_result import Audience, Proof, Struck
-    from holdfast.model.topology import Topology
+    from holdfast.topology.graph import Topology
 
 _WIDTH = 56
 """Columns of a plot in the terminal."""
@@ -57,7 +57,7 @@ def prove(
     from holdfast.faults.prove_run import Proving
     from holdfast.faults.prove_run import prove as run_proof
     from holdfast.pipeline import load_pipeline
-    from holdfast.units import parse_time
+    from holdfast.quantities import parse_time
 
     app = absolute_app(app)
     pipeline = load_pipeline(app)

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.model.topology import Topology
-from holdfast.plan.protocol import PlanResult, Sweep
-from holdfast.units import format_time
+from holdfast.planners.interface import PlanResult, Sweep
+from holdfast.quantities import format_time
+from holdfast.topology.graph import Topology
 
 MAX_ROWS = 40
 """Longer lists are cut on the screen; --json has them whole."""

@@ -76,9 +76,9 @@ def run(
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.resume import check_resume, reset_operators
     from holdfast.pipeline import load_pipeline
+    from holdfast.quantities import parse_time
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
-    from holdfast.units import parse_time
 
     limit_s = None if duration is None else parse_time(duration, where="--for")
     options: dict[str, Any] = {}
@@ -205,8 +205,8 @@ def stop(
 ) -> None:
     """Stop a running pipeline and wait until nothing of it is left."""
     from holdfast.errors import CheckFailedError
+    from holdfast.quantities import parse_time
     from holdfast.runtime.launch.children import ProcessList
-    from holdfast.units import parse_time
 
     directory = find_run(run_dir)
     end = time.monotonic() + parse_time(timeout, where="--timeout")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.draw.geometry import Direction
 from holdfast.draw.marks import PlanMarks
 from holdfast.draw.measure import text_width
-from holdfast.model.topology import PARTITIONINGS, Partitioning, Topology
+from holdfast.topology.graph import PARTITIONINGS, Partitioning, Topology
 
 PILL = 20.0
 """Side of the square that an edge label takes."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Topology
+from holdfast.topology.graph import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

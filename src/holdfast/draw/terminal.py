@@ -16,7 +16,7 @@ from holdfast.draw.channel import Net, route
 from holdfast.draw.layers import Layered, arrange, assign_layers
 from holdfast.draw.marks import PlanMarks, read_plan
 from holdfast.draw.place import place
-from holdfast.model.topology import Topology, iter_links
+from holdfast.topology.graph import Topology, iter_links
 
 MOST_OPERATORS = 30
 _LONGEST_NAME = 24

@@ -16,7 +16,7 @@ from holdfast.draw import draw_svg
 from holdfast.faults.prove import PHASES, Comparison, as_planned, most_broken
 from holdfast.faults.prove_result import Proof
 from holdfast.faults.report_plots import phases_plot, recovery_plot, timeline_plot
-from holdfast.model.topology import Topology
+from holdfast.topology.graph import Topology
 
 _STYLE = """
 :root{color-scheme:light;--ink:#1c2733;--muted:#5b6b7b;--line:#dde3e9;--good:#1b7f4d;--bad:#b3261e;

@@ -18,10 +18,10 @@ from holdfast.model.deployment import KEY_GROUPS, OutputMode
 from holdfast.pipeline.operators import OnError, Operator, OperatorFunction, OperatorKind
 from holdfast.pipeline.sinks import Sink
 from holdfast.pipeline.sources import Source
-from holdfast.units import parse_time
+from holdfast.quantities import parse_time
 
 if TYPE_CHECKING:
-    from holdfast.model.topology import Topology
+    from holdfast.topology.graph import Topology
 
 Columns: TypeAlias = "str | Iterable[str]"
 ExpectedRows: TypeAlias = list[dict[str, Any]]

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.errors import BadInputError
-from holdfast.model import topology as model
 from holdfast.model.deployment import KEY_GROUPS
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import Operator
 from holdfast.pipeline.sources import Rate
+from holdfast.topology import graph as model
 
 Reason = Literal["source", "consumers", "exchange", "nondeterministic", "state"]
 

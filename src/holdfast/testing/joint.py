@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from holdfast.model.demand import WORK
-from holdfast.model.recovery import RecoveryModel
-from holdfast.model.statistics import (
+from holdfast.planners.interface import PlanRequest
+from holdfast.predict.demand import WORK
+from holdfast.predict.recovery import RecoveryModel
+from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
     Measure,
     OperatorStatistics,
     Statistics,
 )
-from holdfast.model.topology import Edge, Operator, Topology
-from holdfast.plan.protocol import PlanRequest
+from holdfast.topology.graph import Edge, Operator, Topology
 
 LEVELS = (1.0, 2.0, 4.0, 8.0)
 

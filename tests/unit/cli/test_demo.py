@@ -13,7 +13,7 @@ from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
 from holdfast.faults import prove_run, report
 from holdfast.faults.prove import Normal
-from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.runtime import profile as profiling
 from holdfast.runtime.spark import prepare
 

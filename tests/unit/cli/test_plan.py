@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from holdfast.plan import registry
-from holdfast.plan.protocol import PlanResult, Progress, Sweep, SweepPoint
+from holdfast.planners import registry
+from holdfast.planners.interface import PlanResult, Progress, Sweep, SweepPoint
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from holdfast.cli.topology import app
 from holdfast.errors import BadInputError
-from holdfast.model.files import load_topology
 from holdfast.testing import GENERATORS, sentiment
+from holdfast.topology.files import load_topology
 
 pytestmark = pytest.mark.unit
 

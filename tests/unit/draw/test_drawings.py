@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from holdfast.draw import draw_svg, draw_text, read_plan
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Edge, Operator, Query, Topology
 from holdfast.testing import (
     GENERATORS,
     chain,
@@ -22,6 +21,7 @@ from holdfast.testing import (
     signalguru,
     thesis_chain,
 )
+from holdfast.topology.graph import Edge, Operator, Query, Topology
 
 pytestmark = pytest.mark.unit
 

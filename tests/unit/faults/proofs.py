@@ -10,8 +10,8 @@ from holdfast.faults.compare import Difference
 from holdfast.faults.prove import Aim, Normal, Promise, Recovered, compare
 from holdfast.faults.prove_result import Proof, Struck
 from holdfast.faults.verify import Finding, Verdict
-from holdfast.model.topology import Edge, Operator, Topology
 from holdfast.runtime.launch.run import StopReport
+from holdfast.topology.graph import Edge, Operator, Topology
 
 TOPOLOGY = Topology(
     name="words & counts",

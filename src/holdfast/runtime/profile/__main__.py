@@ -16,8 +16,8 @@ from pathlib import Path
 
 from holdfast.control.shell.application import app_folder
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.model.statistics import dump_statistics
 from holdfast.pipeline import load_pipeline
+from holdfast.predict.statistics import dump_statistics
 from holdfast.runtime.profile.cpu import CpuMeter
 from holdfast.runtime.spark.profile.measure import Work, measure_on_spark
 

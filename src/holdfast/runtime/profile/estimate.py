@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.model.deployment import key_group_range
-from holdfast.model.statistics import Measure
+from holdfast.predict.statistics import Measure
 
 FloatArray = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from holdfast.control.shell.application import absolute_app
 from holdfast.errors import BadInputError, CheckFailedError
-from holdfast.model.statistics import Statistics, parse_statistics
+from holdfast.predict.statistics import Statistics, parse_statistics
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
 from holdfast.runtime.profile.cache import cores, save_machine
 from holdfast.runtime.profile.recoveries import measure_recoveries

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from holdfast.model.deployment import Deployment, Segment, key_group_range
 from holdfast.model.records import SliceRecord
-from holdfast.model.statistics import Measure, OperatorStatistics
 from holdfast.pipeline import Operator, Pipeline, SparkSource
+from holdfast.predict.statistics import Measure, OperatorStatistics
 from holdfast.runtime.profile import estimate
 from holdfast.runtime.profile.state import Snapshot
 

@@ -20,8 +20,8 @@ import psutil
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.model.deployment import Deployment, UnitId
-from holdfast.model.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.predict.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog

@@ -20,7 +20,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from holdfast.model.topology import Edge, Operator, Storage, Topology, Unit
 from holdfast.testing.generators.common import (
     RateOption,
     SeedOption,
@@ -31,6 +30,7 @@ from holdfast.testing.generators.common import (
     weight,
 )
 from holdfast.testing.generators.shapes import random_tree
+from holdfast.topology.graph import Edge, Operator, Storage, Topology, Unit
 
 Failures = Literal["topology", "operator"]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.deployment import KEY_GROUPS
-from holdfast.model.statistics import Measure
+from holdfast.predict.statistics import Measure
 from holdfast.runtime.profile import estimate
 
 pytestmark = pytest.mark.unit

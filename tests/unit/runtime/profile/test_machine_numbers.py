@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.model.statistics import REFERENCE_MACHINE, Measure
+from holdfast.predict.statistics import REFERENCE_MACHINE, Measure
 from holdfast.runtime.profile import cache
 from holdfast.runtime.profile.recoveries import restore_time
 from holdfast.runtime.spark.profile.operators import without_state

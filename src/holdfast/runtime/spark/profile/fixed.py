@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from holdfast.model.deployment import Segment
-from holdfast.model.statistics import Measure
 from holdfast.pipeline import Pipeline
+from holdfast.predict.statistics import Measure
 from holdfast.runtime.profile import estimate
 from holdfast.runtime.profile.cpu import load_average
 from holdfast.runtime.spark.compile import build

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.model.deployment import Boundary
 from holdfast.model.records import SliceRecord
-from holdfast.model.statistics import Affine, MachineStatistics, Measure
+from holdfast.predict.statistics import Affine, MachineStatistics, Measure
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.profile import estimate
 from holdfast.runtime.profile.cache import cores

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.model.deployment import Segment
-from holdfast.model.statistics import (
+from holdfast.pipeline import Pipeline
+from holdfast.predict.statistics import (
     MachineStatistics,
     Measure,
     OperatorStatistics,
     Statistics,
 )
-from holdfast.pipeline import Pipeline
 from holdfast.runtime.profile.cache import known_machine
 from holdfast.runtime.profile.observe import ShardState, operator_statistics
 from holdfast.runtime.profile.sizing import Sizing

@@ -19,9 +19,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.model.deployment import KEY_GROUPS, Segment
 from holdfast.model.records import SliceRecord
-from holdfast.model.statistics import Measure
 from holdfast.pipeline import Operator, Pipeline
 from holdfast.pipeline.sources import GENERATED
+from holdfast.predict.statistics import Measure
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.profile import estimate
 from holdfast.runtime.profile.sizing import Sizing, Tried
