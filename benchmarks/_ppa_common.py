@@ -15,16 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.topology.graph import (
-    Edge,
-    Operator,
-    Partitioning,
-    Query,
-    Topology,
-    effective_partitioning,
-    per_task,
-    reach,
-)
+from holdfast.topology.graph import Edge, Operator, Query, Topology, per_task
+from holdfast.topology.links import Partitioning, effective_partitioning, reach
 from holdfast.topology.rates import task_rates
 from holdfast.topology.tasks import task_graph
 

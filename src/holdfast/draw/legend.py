@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from holdfast.draw.geometry import Direction
 from holdfast.draw.marks import PlanMarks
 from holdfast.draw.measure import text_width
-from holdfast.topology.graph import PARTITIONINGS, Partitioning, Topology
+from holdfast.topology.graph import Topology
+from holdfast.topology.links import PARTITIONINGS, Partitioning
 
 PILL = 20.0
 """Side of the square that an edge label takes."""

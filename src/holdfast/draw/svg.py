@@ -19,7 +19,8 @@ from holdfast.draw.legend import PILL, Item, draw_legend, legend_items, pill
 from holdfast.draw.marks import PlanMarks, read_plan
 from holdfast.draw.measure import shorten, text_width
 from holdfast.draw.style import SEGMENT_COLOURS, style_sheet
-from holdfast.topology.graph import Partitioning, Topology, iter_links
+from holdfast.topology.graph import Topology, iter_links
+from holdfast.topology.links import Partitioning
 
 _MARGIN = 26.0
 _HEADER = 58.0

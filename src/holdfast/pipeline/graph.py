@@ -27,6 +27,7 @@ from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import Operator
 from holdfast.pipeline.sources import Rate
 from holdfast.topology import graph as model
+from holdfast.topology.links import Partitioning
 
 Reason = Literal["source", "consumers", "exchange", "nondeterministic", "state"]
 
@@ -180,6 +181,6 @@ def _state_follows(pipeline: Pipeline, name: str, forced: Mapping[str, Reason]) 
     return False
 
 
-def _partitioning(operator: Operator, producer: str, facts: Layout) -> model.Partitioning:
+def _partitioning(operator: Operator, producer: str, facts: Layout) -> Partitioning:
     same = facts.shards[producer] == facts.shards[operator.name]
     return "one-to-one" if operator.kind == "map" and same else "full"

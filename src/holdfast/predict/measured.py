@@ -20,7 +20,7 @@ from holdfast.errors import BadInputError
 from holdfast.predict.demand import FIRST, FIXED, LOAD, WORK
 from holdfast.predict.recovery import RecoveryModel
 from holdfast.predict.statistics import Affine, Statistics
-from holdfast.topology.graph import Operator, Storage, Topology, Unit
+from holdfast.topology.graph import Operator, Storage, Topology, UnitsOfMeasure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def measured(
     machine, load = model.machine, model.load
     interval = statistics.epoch_s if interval_s is None else interval_s
     high = 0 if expected else 1  # each quantity is followed by its 95th percentile
-    work = model.member[:, WORK + high]
+    work = model.demands.member[:, WORK + high]
     left = 1.0 - float(work.sum())
     if left <= 0:
         raise BadInputError(
@@ -54,8 +54,8 @@ def measured(
             hint="give its keyed operators more shards, or plan with --method joint",
         )
     replay = work * interval * (0.5 if expected else 1.0)
-    opening = model.crowd * model.member[:, FIRST + high]
-    times = (opening + model.member[:, LOAD + high] + replay) / left
+    opening = model.crowd * model.demands.member[:, FIRST + high]
+    times = (opening + model.demands.member[:, LOAD + high] + replay) / left
     operators = tuple(
         replace(
             operator,
@@ -74,7 +74,7 @@ def measured(
         for i, operator in enumerate(topology.operators)
     )
     restore = model.restore(spares)
-    fixed = float(model.closing[:, FIXED + high].max())
+    fixed = float(model.demands.closing[:, FIXED + high].max())
     ahead = (
         machine.detection.value + model.crowd * restore.value
         if expected
@@ -90,7 +90,7 @@ def measured(
                 if not topology.upstream[i]
             },
             task_rates={},
-            unit=Unit(time="s", size="B"),
+            unit=UnitsOfMeasure(time="s", size="B"),
             storage=_storage(machine.slice_write, machine.slice_read, machine.state_write),
         ),
         restart_s=(ahead + fixed) / left,

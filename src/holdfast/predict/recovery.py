@@ -61,10 +61,10 @@ from holdfast.predict.demand import (
     LOG_FIXED,
     LOG_RATE,
     PLANNING,
-    QUANTITIES,
     QUERY,
     WORK,
     WORK_HIGH,
+    Demands,
 )
 from holdfast.predict.segments import SegmentPlan, inputs_of, segments_of
 from holdfast.predict.statistics import (
@@ -72,11 +72,10 @@ from holdfast.predict.statistics import (
     Affine,
     MachineStatistics,
     Measure,
-    OperatorStatistics,
     Statistics,
 )
 from holdfast.predict.takeover import FirstBatch, Phases, lost_together
-from holdfast.predict.workload import Known, Workload
+from holdfast.predict.workload import Workload
 from holdfast.quantities import SIZE_UNITS, TIME_UNITS
 from holdfast.topology.boundaries import forced_boundaries
 from holdfast.topology.graph import Storage, Topology, per_operator
@@ -121,132 +120,14 @@ class RecoveryModel:
         self.machine = _machine(topology, given.machine, self.time_s, size)
         self.load = Workload.of(topology, given, self.time_s, size)
         self.forced = forced_boundaries(topology, stateful=[s > 0 for s in self.load.state.value])
-        for i in np.flatnonzero(self.threads).tolist():
+        self.demands = Demands(
+            topology=topology, statistics=given, machine=self.machine, load=self.load
+        )
+        for i in np.flatnonzero(self.demands.threads).tolist():
             self.forced.setdefault(i, "required")
         rates = [per_operator(op.failure_rate, how="sum") for op in topology.operators]
         self.failure_rate = math.fsum(rates) / self.time_s
         """Failures per second of the whole pipeline."""
-
-    # -- what segments demand --------------------------------------------------------------------
-
-    @cached_property
-    def member(self) -> FloatArray:
-        """Demand of each operator as part of a segment."""
-        load, machine = self.load, self.machine
-        out = np.zeros((len(self.topology.operators), QUANTITIES))
-        state, change = load.state, load.change
-        keeps = (state.value > 0).astype(float)
-        share = load.skew / load.shards
-        out[:, WORK] = (load.busy.value + change.value * machine.state_write.per_byte.value) * share
-        out[:, WORK_HIGH] = (
-            load.busy.high + change.high * machine.state_write.per_byte.high
-        ) * share
-        fixed, first = self._fixed(keeps)
-        out[:, FIXED], out[:, FIXED_HIGH] = fixed.value, fixed.high
-        read = machine.state_read
-        out[:, FIRST], out[:, FIRST_HIGH] = first.value, first.high
-        out[:, PLANNING] = (1.0 - keeps) * first.value
-        out[:, LOAD] = state.value * share * read.per_byte.value
-        out[:, LOAD_HIGH] = state.high * share * read.per_byte.high
-        out[:, LOG_FIXED] = keeps * self._stores * machine.log_read.value
-        out[:, LOG_RATE] = change.value * share * read.per_byte.value
-        write = machine.state_write
-        out[:, CPU_RATE] = load.busy.value + change.value * write.per_byte.value
-        out[:, CPU_BATCH] = load.shards * fixed.value
-        out[:, CPU_SNAPSHOT] = (
-            keeps * load.shards * write.fixed.value + state.value * write.per_byte.value
-        )
-        return out
-
-    @cached_property
-    def _stores(self) -> FloatArray:
-        given = [self.statistics.operators.get(op.name) for op in self.topology.operators]
-        counted = [one.stores if one is not None else None for one in given]
-        return np.array([1.0 if stores is None else stores.value for stores in counted])
-
-    def _fixed(self, keeps: FloatArray) -> tuple[Known, Known]:
-        """Seconds that each operator adds to every batch, and to the first one after a restart.
-
-        Where they were not measured, what keeping state takes on this machine.
-        """
-        none = OperatorStatistics()
-        given = [self.statistics.operators.get(op.name, none) for op in self.topology.operators]
-        machine = self.machine
-
-        def known(found: Sequence[Measure | None], otherwise: Measure) -> Known:
-            value = [
-                kept * otherwise.value if one is None else one.value
-                for one, kept in zip(found, keeps, strict=True)
-            ]
-            high = [
-                kept * otherwise.high if one is None else one.high
-                for one, kept in zip(found, keeps, strict=True)
-            ]
-            return Known(value=np.array(value), high=np.array(high))
-
-        return (
-            known([one.batch_fixed for one in given], machine.state_write.fixed),
-            known([one.first_fixed for one in given], machine.state_read.fixed),
-        )
-
-    @cached_property
-    def closing(self) -> FloatArray:
-        """Demand of ending a segment with each operator: its batches, and its output's log."""
-        load, machine = self.load, self.machine
-        write = machine.slice_write
-        out = np.zeros((len(self.topology.operators), QUANTITIES))
-        share = load.skew / load.shards
-        out[:, WORK] = load.written.value * write.per_byte.value * share
-        out[:, WORK_HIGH] = load.written.high * write.per_byte.high * share
-        query = 1.0 - self.threads
-        out[:, QUERY] = query
-        out[:, FIXED] = query * machine.batch_floor.value + write.fixed.value
-        out[:, FIXED_HIGH] = query * machine.batch_floor.high + write.fixed.high
-        out[:, CPU_RATE] = load.written.value * write.per_byte.value
-        out[:, CPU_BATCH] = load.shards * (query * machine.batch_cpu.value + write.fixed.value)
-        return out
-
-    @cached_property
-    def threads(self) -> FloatArray:
-        """1 for every operator that runs as a thread; such a one is a segment of its own."""
-        none = OperatorStatistics()
-        given = self.statistics.operators
-        flags = [
-            given.get(operator.name, none).thread and not self.topology.upstream[i]
-            for i, operator in enumerate(self.topology.operators)
-        ]
-        return np.array(flags, float)
-
-    def reading(self, producer: int, consumer: int) -> FloatArray:
-        """Demand of reading a producer's log, on the consumer's segment."""
-        return self._readings[producer, consumer]
-
-    @cached_property
-    def _readings(self) -> Mapping[tuple[int, int], FloatArray]:
-        load, read = self.load, self.machine.slice_read
-        found: dict[tuple[int, int], FloatArray] = {}
-        for v, producers in enumerate(self.topology.upstream):
-            for u in producers:
-                out = np.zeros(QUANTITIES)
-                share = load.skew[v] / load.shards[v]
-                out[WORK] = load.sent.value[u] * read.per_byte.value * share
-                out[WORK_HIGH] = load.sent.high[u] * read.per_byte.high * share
-                out[FIXED] = read.fixed.value
-                out[FIXED_HIGH] = read.fixed.high
-                out[CPU_RATE] = load.sent.value[u] * read.per_byte.value
-                out[CPU_BATCH] = load.shards[v] * read.fixed.value
-                found[u, v] = out
-        return found
-
-    def demand(self, operators: Sequence[int]) -> FloatArray:
-        """Demand of a segment; the output operator comes last."""
-        inside = set(operators)
-        total = self.member[list(operators)].sum(axis=0) + self.closing[operators[-1]]
-        for v in operators:
-            for u in self.topology.upstream[v]:
-                if u not in inside:
-                    total = total + self.reading(u, v)
-        return np.asarray(total)
 
     # -- what they take --------------------------------------------------------------------------
 
@@ -300,7 +181,9 @@ class RecoveryModel:
     def queries(self) -> float:
         """Queries that a node with everything has to take over, whatever the plan."""
         parts = segments_of(self.topology, set(self.forced))
-        found = sum(self.load.shards[part[-1]] for part in parts if not self.threads[part[-1]])
+        found = sum(
+            self.load.shards[part[-1]] for part in parts if not self.demands.threads[part[-1]]
+        )
         return float(found + len(self.topology.effective_queries))
 
     @property
@@ -414,7 +297,7 @@ class RecoveryModel:
         At the longest interval offered no plan takes less.
         """
         parts = segments_of(self.topology, set(self.forced))
-        demand = np.array([self.demand(part) for part in parts])
+        demand = np.array([self.demands.of(part) for part in parts])
         longest = np.asarray(interval_s)
         return float(self.export_cpu + self.cpu(demand, longest, np.asarray(snapshots)).sum())
 
@@ -435,7 +318,7 @@ class RecoveryModel:
         for i, read in enumerate(inputs):
             interval[i] = max([interval[i], *(interval[j] for j in read)])
         snapshots = np.array([float(segment.snapshot_batches) for segment in segments])
-        demand = np.array([self.demand(segment.operators) for segment in segments])
+        demand = np.array([self.demands.of(segment.operators) for segment in segments])
         cpu = float(self.export_cpu + self.cpu(demand, interval, snapshots).sum())
         stretch = self.stretch(cpu if at_cpu is None else at_cpu)
         batch = self.batch_s(demand, interval, stretch)

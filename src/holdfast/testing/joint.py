@@ -107,11 +107,11 @@ def _loaded(topology: Topology, rng: np.random.Generator) -> Topology:
     sources = [topology.operators[i].name for i in topology.sources]
     even = replace(topology, rates={name: float(rng.uniform(50, 500)) for name in sources})
     model = RecoveryModel(even)
-    alone = (model.member + model.closing)[:, WORK]
+    alone = (model.demands.member + model.demands.closing)[:, WORK]
     heaviest = np.zeros(len(alone))
     for v in topology.order:
         above = max((heaviest[u] for u in topology.upstream[v]), default=0.0)
-        heaviest[v] = model.member[v, WORK] + above
+        heaviest[v] = model.demands.member[v, WORK] + above
     wanted = float(rng.uniform(0.3, 1.6)) / float(heaviest.max())
     scale = min(wanted, float(rng.uniform(0.1, 0.5)) / float(alone.max()))
     return replace(even, rates={name: rate * scale for name, rate in even.rates.items()})

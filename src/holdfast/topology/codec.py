@@ -19,19 +19,18 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from holdfast.errors import BadInputError
+from holdfast.topology.checks import Path, TopologyError
 from holdfast.topology.graph import (
     Choice,
     Edge,
     InputKind,
     Operator,
-    Partitioning,
-    Path,
     Query,
     Storage,
     Topology,
-    TopologyError,
-    Unit,
+    UnitsOfMeasure,
 )
+from holdfast.topology.links import Partitioning
 from holdfast.topology.locate import line_of
 
 Format = Literal["yaml", "json"]
@@ -223,7 +222,7 @@ def _build(data: Mapping[str, Any], name: str) -> Topology:
         rates=data.get("rates", {}),
         task_rates=task_rates,
         queries=tuple(Query(**entry) for entry in data.get("queries", ())),
-        unit=Unit(**data.get("unit", {})),
+        unit=UnitsOfMeasure(**data.get("unit", {})),
         storage=Storage(**data.get("storage", {})),
     )
 

@@ -13,27 +13,15 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
-from typing import Literal, get_args
+from typing import Literal
 
-from holdfast.errors import BadInputError
+from holdfast.topology.checks import TopologyError, check
+from holdfast.topology.links import Partitioning, effective_partitioning
 
-Partitioning = Literal["one-to-one", "split", "merge", "full"]
 InputKind = Literal["independent", "correlated"]
 Choice = Literal["free", "required", "forbidden"]
 Numbers = float | tuple[float, ...]
 """One value, or one per task."""
-Path = tuple[str | int, ...]
-
-PARTITIONINGS: tuple[Partitioning, ...] = get_args(Partitioning)
-
-
-class TopologyError(BadInputError):
-    """A topology that cannot be; `path` leads to the place in the file's own structure."""
-
-    def __init__(self, what: str, *, path: Path = (), hint: str = "") -> None:
-        self.path = path
-        super().__init__(what, where=_spell(path), hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +87,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class UnitsOfMeasure:
     """What the file's numbers are counted in."""
 
     time: str = "s"
@@ -129,11 +117,12 @@ class Topology:
     """Output rates of source tasks, where they are not spread evenly."""
     queries: tuple[Query, ...] = ()
     """Empty: every sink operator is a query with priority 1 (see `effective_queries`)."""
-    unit: Unit = field(default_factory=Unit)
+    unit: UnitsOfMeasure = field(default_factory=UnitsOfMeasure)
     storage: Storage = field(default_factory=Storage)
 
     def __post_init__(self) -> None:
-        _validate(self)
+        # The cached property need not look for the order again.
+        self.__dict__["order"] = check(self)
 
     def __hash__(self) -> int:
         # Cheap and consistent with equality; derived graphs are cached by topology.
@@ -157,8 +146,7 @@ class Topology:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """Operator positions, every producer before its consumers."""
-        order, _ = _topological(self)
-        return tuple(order)
+        return check(self)
 
     @property
     def sources(self) -> tuple[int, ...]:
@@ -208,262 +196,15 @@ def per_operator(value: Numbers, *, how: Literal["mean", "sum", "max"] = "mean")
             return max(value)
 
 
-def effective_partitioning(declared: Partitioning, upstream: int, downstream: int) -> Partitioning:
-    """A link into a single task is full, whatever it was called; else as declared."""
-    if downstream == 1 or (declared == "merge" and upstream == downstream):
-        return "full" if downstream == 1 else "one-to-one"
-    if declared == "split" and upstream == downstream:
-        return "one-to-one"
-    return declared
-
-
-# -- validation ----------------------------------------------------------------------------------
-
-_NUMBERS = (
-    "selectivity",
-    "cost",
-    "tuple_size",
-    "state_size",
-    "failure_rate",
-    "reprocess_time",
-    "checkpoint_interval",
-    "backup_cost",
-    "replica_cost",
-    "min_interval",
-    "max_recovery",
-)
-_get_numbers = attrgetter(*_NUMBERS)
-
-
-def _validate(topology: Topology) -> None:
-    if not topology.operators:
-        raise TopologyError("the topology is empty", path=("operators",), hint="list an operator")
-    seen: dict[str, int] = {}
-    for i, operator in enumerate(topology.operators):
-        _validate_operator(operator, i)
-        if operator.name in seen:
-            raise TopologyError(
-                f"operator name {operator.name!r} is used twice",
-                path=("operators", i, "name"),
-                hint="give every operator its own name",
-            )
-        seen[operator.name] = i
-    _validate_edges(topology, seen)
-    order, cycle = _topological(topology)
-    if cycle:
-        raise TopologyError(
-            f"the edges form a cycle: {' -> '.join(cycle)}",
-            path=("edges",),
-            hint="remove one of these edges; a topology has no cycles",
+def iter_links(topology: Topology) -> Iterator[tuple[Edge, int, int, Partitioning]]:
+    """Every edge with the positions of its ends and its effective partitioning."""
+    index, operators = topology.index, topology.operators
+    for edge in topology.edges:
+        u, v = index[edge.source], index[edge.target]
+        kind = effective_partitioning(
+            edge.partitioning, operators[u].parallelism, operators[v].parallelism
         )
-    _validate_rates(topology, seen)
-    _validate_queries(topology, seen)
-    for name in ("tuple_cost", "state_cost", "tuple_fixed", "state_fixed"):
-        _check_number(getattr(topology.storage, name), ("storage", name))
-    # The order is known now; the cached property need not look for it again.
-    topology.__dict__["order"] = tuple(order)
-
-
-def _validate_operator(operator: Operator, i: int) -> None:
-    if not operator.name:
-        raise TopologyError("an operator has no name", path=("operators", i, "name"))
-    if operator.parallelism < 1:
-        raise TopologyError(
-            f"operator {operator.name!r} has parallelism {operator.parallelism}",
-            path=("operators", i, "parallelism"),
-            hint="write a whole number of at least 1",
-        )
-    for name, value in zip(_NUMBERS, _get_numbers(operator), strict=True):
-        if value is None:
-            continue
-        if isinstance(value, tuple):
-            if len(value) != operator.parallelism:
-                raise TopologyError(
-                    f"operator {operator.name!r} has {operator.parallelism} tasks but "
-                    f"{len(value)} values of {name}",
-                    path=("operators", i, name),
-                    hint="write one value, or one per task",
-                )
-            for j, item in enumerate(value):
-                _check_number(item, ("operators", i, name, j))
-        # Comparing once is much cheaper than the full check, and 100,000 operators have many.
-        elif not 0.0 <= value < math.inf:
-            _check_number(value, ("operators", i, name))
-    domain = operator.failure_domain
-    if isinstance(domain, tuple) and len(domain) != operator.parallelism:
-        raise TopologyError(
-            f"operator {operator.name!r} has {operator.parallelism} tasks but {len(domain)} "
-            "failure domains",
-            path=("operators", i, "failure_domain"),
-            hint="write one label, or one per task",
-        )
-
-
-def _check_number(value: float, path: Path) -> None:
-    if math.isnan(value):
-        raise TopologyError("is not a number", path=path, hint="write a finite number of 0 or more")
-    if value < 0 or math.isinf(value):
-        raise TopologyError(f"is {value:g}", path=path, hint="write a finite number of 0 or more")
-
-
-def _validate_edges(topology: Topology, index: Mapping[str, int]) -> None:
-    seen: set[tuple[str, str]] = set()
-    for i, edge in enumerate(topology.edges):
-        for end, name in (("from", edge.source), ("to", edge.target)):
-            if name not in index:
-                raise TopologyError(
-                    f"edge leads {end} {name!r}, which is no operator",
-                    path=("edges", i, end),
-                    hint=_suggest(name, index),
-                )
-        if edge.source == edge.target:
-            raise TopologyError(
-                f"edge leads from {edge.source!r} to itself",
-                path=("edges", i),
-                hint="remove it; a topology has no cycles",
-            )
-        if (edge.source, edge.target) in seen:
-            raise TopologyError(
-                f"edge from {edge.source!r} to {edge.target!r} is given twice",
-                path=("edges", i),
-                hint="keep one of them",
-            )
-        seen.add((edge.source, edge.target))
-        a = topology.operators[index[edge.source]].parallelism
-        b = topology.operators[index[edge.target]].parallelism
-        _check_partitioning(edge, i, a, b)
-        if edge.shares is not None:
-            _check_shares(edge, i, a, b)
-
-
-def _check_partitioning(edge: Edge, i: int, a: int, b: int) -> None:
-    match edge.partitioning:
-        case "full":
-            return
-        case "one-to-one":
-            said, fits = "the same number of tasks", a == b
-        case "split":
-            said, fits = "at least as many tasks downstream as upstream", b >= a
-        case "merge":
-            said, fits = "at least as many tasks upstream as downstream", a >= b
-    if not fits:
-        raise TopologyError(
-            f"partitioning {edge.partitioning} from {edge.source!r} ({a} tasks) to "
-            f"{edge.target!r} ({b} tasks) is impossible",
-            path=("edges", i, "partitioning"),
-            hint=f"{edge.partitioning} needs {said}; write full, or change the parallelism",
-        )
-
-
-def reach(kind: Partitioning, upstream: int, downstream: int) -> tuple[tuple[int, ...], ...]:
-    """Per upstream task, the downstream tasks it feeds."""
-    match kind:
-        case "full":
-            return (tuple(range(downstream)),) * upstream
-        case "one-to-one":
-            return tuple((k,) for k in range(upstream))
-        case "split":
-            fed: list[list[int]] = [[] for _ in range(upstream)]
-            for j in range(downstream):
-                fed[j * upstream // downstream].append(j)
-            return tuple(map(tuple, fed))
-        case "merge":
-            return tuple((k * downstream // upstream,) for k in range(upstream))
-
-
-def _check_shares(edge: Edge, i: int, a: int, b: int) -> None:
-    shares = edge.shares
-    if shares is None:
-        return
-    kind = effective_partitioning(edge.partitioning, a, b)
-    reached = reach(kind, a, b)
-    path: Path = ("edges", i, "shares")
-    if shares and isinstance(shares[0], tuple):
-        rows = [row for row in shares if isinstance(row, tuple)]
-        if len(rows) != a or any(
-            len(row) != len(fed) for row, fed in zip(rows, reached, strict=False)
-        ):
-            raise TopologyError(
-                f"shares of the edge from {edge.source!r} to {edge.target!r} do not fit",
-                path=path,
-                hint=f"write {a} lists, one number for each task that an upstream task feeds",
-            )
-    else:
-        flat = [float(x) for x in shares if not isinstance(x, tuple)]
-        if len(flat) != b:
-            raise TopologyError(
-                f"edge from {edge.source!r} to {edge.target!r} has {len(flat)} shares",
-                path=path,
-                hint=f"write {b} numbers, one per downstream task",
-            )
-        rows = [tuple(flat[j] for j in fed) for fed in reached]
-    for row in rows:
-        for value in row:
-            _check_number(value, path)
-        if abs(math.fsum(row) - 1.0) > 1e-6:
-            raise TopologyError(
-                f"shares of one upstream task add up to {math.fsum(row):g}",
-                path=path,
-                hint="the shares of each upstream task's output must add up to 1",
-            )
-
-
-def _validate_rates(topology: Topology, index: Mapping[str, int]) -> None:
-    fed = {edge.target for edge in topology.edges}
-    for table in ("rates", "task_rates"):
-        for name, value in getattr(topology, table).items():
-            if name not in index:
-                raise TopologyError(
-                    f"a rate is given for {name!r}, which is no operator",
-                    path=(table, name),
-                    hint=_suggest(name, index),
-                )
-            if name in fed:
-                raise TopologyError(
-                    f"a rate is given for {name!r}, which is not a source",
-                    path=(table, name),
-                    hint="give rates of sources only; all others are derived",
-                )
-            values = value if isinstance(value, tuple) else (value,)
-            parallelism = topology.operators[index[name]].parallelism
-            if table == "task_rates" and len(values) != parallelism:
-                raise TopologyError(
-                    f"{len(values)} task rates are given for {name!r} with {parallelism} tasks",
-                    path=(table, name),
-                    hint="write one output rate per task",
-                )
-            for item in values:
-                _check_number(item, (table, name))
-
-
-def _validate_queries(topology: Topology, index: Mapping[str, int]) -> None:
-    names: set[str] = set()
-    for i, query in enumerate(topology.queries):
-        if query.sink not in index:
-            raise TopologyError(
-                f"query {query.name!r} reads {query.sink!r}, which is no operator",
-                path=("queries", i, "sink"),
-                hint=_suggest(query.sink, index),
-            )
-        if query.name in names:
-            raise TopologyError(
-                f"query name {query.name!r} is used twice", path=("queries", i, "name")
-            )
-        names.add(query.name)
-        _check_number(query.priority, ("queries", i, "priority"))
-    if topology.queries and not any(query.priority > 0 for query in topology.queries):
-        raise TopologyError(
-            "every query has priority 0",
-            path=("queries",),
-            hint="give at least one query a priority above 0",
-        )
-
-
-def _suggest(name: str, index: Mapping[str, int]) -> str:
-    import difflib  # noqa: PLC0415  only when something is wrong
-
-    near = difflib.get_close_matches(name, list(index)[:10_000], n=1)
-    return f"did you mean {near[0]!r}?" if near else "name one of the operators"
+        yield edge, u, v, kind
 
 
 def _neighbours(topology: Topology, *, incoming: bool) -> tuple[tuple[int, ...], ...]:
@@ -476,48 +217,3 @@ def _neighbours(topology: Topology, *, incoming: bool) -> tuple[tuple[int, ...],
         else:
             lists[u].append(v)
     return tuple(map(tuple, lists))
-
-
-def _topological(topology: Topology) -> tuple[list[int], list[str]]:
-    """Kahn's order, smallest position first among the ready; and a cycle if there is one."""
-    missing = [len(producers) for producers in topology.upstream]
-    order = [i for i, count in enumerate(missing) if count == 0]
-    for i in order:
-        for j in topology.downstream[i]:
-            missing[j] -= 1
-            if missing[j] == 0:
-                order.append(j)
-    if len(order) == len(topology.operators):
-        return order, []
-    return order, _find_cycle(topology, {i for i, count in enumerate(missing) if count > 0})
-
-
-def _find_cycle(topology: Topology, left: set[int]) -> list[str]:
-    walk: list[int] = []
-    at: dict[int, int] = {}
-    node = min(left)
-    while node not in at:
-        at[node] = len(walk)
-        walk.append(node)
-        node = next(u for u in topology.upstream[node] if u in left)
-    cycle = [*walk[at[node] :], node]
-    names = [topology.operators[i].name for i in reversed(cycle)]
-    return names if len(names) <= 8 else [*names[:4], "...", *names[-3:]]
-
-
-def _spell(path: Path) -> str:
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
-    return text
-
-
-def iter_links(topology: Topology) -> Iterator[tuple[Edge, int, int, Partitioning]]:
-    """Every edge with the positions of its ends and its effective partitioning."""
-    index, operators = topology.index, topology.operators
-    for edge in topology.edges:
-        u, v = index[edge.source], index[edge.target]
-        kind = effective_partitioning(
-            edge.partitioning, operators[u].parallelism, operators[v].parallelism
-        )
-        yield edge, u, v, kind

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
-from holdfast.topology.graph import Numbers, Topology, iter_links, per_task, reach
+from holdfast.topology.graph import Numbers, Topology, iter_links, per_task
+from holdfast.topology.links import reach
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

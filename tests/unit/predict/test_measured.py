@@ -17,7 +17,7 @@ from holdfast.predict.statistics import (
     OperatorStatistics,
     Statistics,
 )
-from holdfast.topology.graph import Edge, Operator, Topology, Unit
+from holdfast.topology.graph import Edge, Operator, Topology, UnitsOfMeasure
 from holdfast.topology.rates import operator_rates
 
 pytestmark = pytest.mark.unit
@@ -61,7 +61,7 @@ def test_rates_and_costs_are_the_measured_ones():
     assert found.operator("b").cost == pytest.approx(1e-3)
     assert found.operator("b").tuple_size == pytest.approx(50.0)
     assert found.operator("c").state_size == pytest.approx(1e5)
-    assert found.unit == Unit(time="s", size="B")
+    assert found.unit == UnitsOfMeasure(time="s", size="B")
 
 
 def test_an_expectation_takes_half_an_interval_and_means():

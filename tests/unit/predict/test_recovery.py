@@ -22,7 +22,7 @@ from holdfast.predict.statistics import (
 )
 from holdfast.testing.joint import random_joint_problem
 from holdfast.topology.boundaries import forced_boundaries
-from holdfast.topology.graph import Edge, Operator, Storage, Topology, Unit
+from holdfast.topology.graph import Edge, Operator, Storage, Topology, UnitsOfMeasure
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +55,7 @@ MACHINE = replace(
 def chain(*operators: Operator, rate: float = 1000.0) -> Topology:
     return Topology(
         name="t",
-        unit=Unit(time="s", size="B"),
+        unit=UnitsOfMeasure(time="s", size="B"),
         operators=operators,
         edges=tuple(Edge(source=a.name, target=b.name) for a, b in pairwise(operators)),
         rates={operators[0].name: rate},
@@ -259,8 +259,8 @@ def test_measured_numbers_go_before_those_of_the_file() -> None:
     """A profile overrides cost and state, and its uncertainty widens the 95th percentile."""
     told = OperatorStatistics(cost=Measure(value=2e-4, error=2e-5), skew=Measure(value=1.5))
     found = RecoveryModel(PAIR, Statistics(machine=MACHINE, operators={"a": told}))
-    assert found.member[0, 0] == pytest.approx(0.3)
-    assert found.member[0, 1] == pytest.approx(1.5 * 1000 * (2e-4 + 1.6448536 * 2e-5))
+    assert found.demands.member[0, 0] == pytest.approx(0.3)
+    assert found.demands.member[0, 1] == pytest.approx(1.5 * 1000 * (2e-4 + 1.6448536 * 2e-5))
 
 
 def test_statistics_of_an_unknown_operator_are_refused() -> None:
@@ -291,7 +291,7 @@ def test_units_do_not_matter() -> None:
         for operator in PAIR.operators
     )
     other = replace(
-        PAIR, operators=operators, unit=Unit(time="min", size="KB"), rates={"a": 60_000.0}
+        PAIR, operators=operators, unit=UnitsOfMeasure(time="min", size="KB"), rates={"a": 60_000.0}
     )
     here, there = predict(model(), [2.0, 2.0]), predict(model(other), [2.0, 2.0])
     assert there.phases.p95 == pytest.approx(here.phases.p95)
@@ -301,7 +301,7 @@ def test_units_do_not_matter() -> None:
 def test_a_unit_that_is_no_time_is_refused() -> None:
     """Real seconds cannot come from an unknown unit."""
     with pytest.raises(BadInputError, match="the file counts time in 'tick'"):
-        RecoveryModel(replace(PAIR, unit=Unit(time="tick", size="B")))
+        RecoveryModel(replace(PAIR, unit=UnitsOfMeasure(time="tick", size="B")))
 
 
 @settings(max_examples=40, deadline=None)

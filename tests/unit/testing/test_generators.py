@@ -25,7 +25,8 @@ from holdfast.testing import (
     thesis_chain,
     thesis_tree,
 )
-from holdfast.topology.graph import Topology, effective_partitioning, per_task
+from holdfast.topology.graph import Topology, per_task
+from holdfast.topology.links import effective_partitioning
 from holdfast.topology.rates import task_rates
 from holdfast.topology.tasks import task_graph
 

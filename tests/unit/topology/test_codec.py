@@ -14,7 +14,7 @@ import holdfast
 from holdfast.errors import BadInputError
 from holdfast.topology.codec import dump_topology, parse_topology, topology_schema
 from holdfast.topology.files import MAX_BYTES, load_topology, save_topology
-from holdfast.topology.graph import Edge, Operator, Query, Storage, Topology, Unit
+from holdfast.topology.graph import Edge, Operator, Query, Storage, Topology, UnitsOfMeasure
 
 pytestmark = pytest.mark.unit
 
@@ -55,7 +55,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         edges=edges,
         rates={name: draw(NUMBER) for name in free},
         queries=draw(st.sampled_from([(), (Query(name="q", sink=names[-1], priority=2.0),)])),
-        unit=Unit(time=draw(st.sampled_from(["s", "min"]))),
+        unit=UnitsOfMeasure(time=draw(st.sampled_from(["s", "min"]))),
         storage=Storage(tuple_cost=draw(NUMBER)),
     )
 

@@ -27,7 +27,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.topology.graph import Operator, Topology, iter_links, per_task, reach
+from holdfast.topology.graph import Operator, Topology, iter_links, per_task
+from holdfast.topology.links import reach
 from holdfast.topology.rates import task_rates
 from holdfast.topology.tasks import FloatArray, task_graph
 

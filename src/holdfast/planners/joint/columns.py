@@ -70,18 +70,18 @@ def _enumerate(problem: Problem, width: int | None) -> Segments:
     ending: dict[int, list[_Open]] = {}
     closed: list[_Open] = []
     for v in topology.order:
-        found = [_Open((), (), model.member[v])]
+        found = [_Open((), (), model.demands.member[v])]
         for u in topology.upstream[v]:
             ways: list[_Open] = []
             if u not in problem.forbidden:
-                ways.append(_Open((), ((u, v),), model.reading(u, v)))
+                ways.append(_Open((), ((u, v),), model.demands.reading(u, v)))
             if u not in problem.fixed:
                 ways += ending[u]
             found = _spread([_merge(*pair) for pair in product(found, ways)], width)
         ending[v] = [_Open((*part.operators, v), part.cut_edges, part.demand) for part in found]
         if v not in problem.forbidden:
             closed += [
-                _Open(part.operators, part.cut_edges, part.demand + model.closing[v])
+                _Open(part.operators, part.cut_edges, part.demand + model.demands.closing[v])
                 for part in ending[v]
             ]
     return _as_segments(problem, closed)
@@ -125,5 +125,5 @@ def segments_from(problem: Problem, members: set[tuple[int, ...]]) -> Segments:
     return Segments(
         operators=tuple(parts),
         cut_edges=tuple(edges),
-        demand=np.array([problem.model.demand(part) for part in parts]),
+        demand=np.array([problem.model.demands.of(part) for part in parts]),
     )

@@ -119,7 +119,7 @@ def _options(problem: Problem, ends: set[int]) -> _Options:
     for i, read in enumerate(_inputs(problem, parts)):
         for j in read:
             levels = levels[levels[:, i] >= levels[:, j]]
-    stateful = [problem.model.demand(part)[CPU_SNAPSHOT] > 0 for part in parts]
+    stateful = [problem.model.demands.of(part)[CPU_SNAPSHOT] > 0 for part in parts]
     choices = [problem.snapshots if keeps else problem.snapshots[-1:] for keeps in stateful]
     snapshots = np.array(list(product(*choices)), np.int64)
     if len(levels) * len(snapshots) > MAX_COMBINATIONS:
@@ -141,7 +141,7 @@ def _inputs(problem: Problem, parts: list[tuple[int, ...]]) -> list[set[int]]:
 
 def _table(problem: Problem, options: _Options, spares: int) -> Table:
     model, parts = problem.model, options.parts
-    demand = np.array([model.demand(part) for part in parts])[None, :, :]
+    demand = np.array([model.demands.of(part) for part in parts])[None, :, :]
     interval = problem.levels[options.level]
     snapshots = options.snapshots.astype(float)
     cpu = model.cpu(demand, interval, snapshots).sum(axis=1) + model.export_cpu

@@ -67,13 +67,13 @@ def relaxation(
     """
     model = problem.model
     bound = float(problem.recovery_bound.max())
-    if not math.isfinite(bound) or model.threads.all():
+    if not math.isfinite(bound) or model.demands.threads.all():
         return None
     restore, detection = model.restore(spares), model.machine.detection
     spread = math.hypot(detection.high - detection.value, restore.high - restore.value)
     room = bound - detection.value - restore.value
     stretch = float(model.stretch(problem.uncut_cpu)) * margin
-    fixed = stretch * float(model.closing[:, FIXED_HIGH].min())
+    fixed = stretch * float(model.demands.closing[:, FIXED_HIGH].min())
     per_work = np.zeros(len(problem.levels))
     budget = np.zeros(len(problem.levels))
     for level, interval in enumerate(problem.levels.tolist()):
@@ -106,8 +106,8 @@ def _in_time(problem: Problem, stretch: float) -> BoolArray:
     the wait for the last batch, at least that long.
     """
     model, topology, levels = problem.model, problem.topology, problem.levels
-    work = stretch * model.member[:, WORK]
-    fixed = stretch * float(model.closing[:, FIXED].min())
+    work = stretch * model.demands.member[:, WORK]
+    fixed = stretch * float(model.demands.closing[:, FIXED].min())
     above, below = np.zeros(problem.size), np.full((problem.size, len(levels)), -np.inf)
     for v in topology.order:
         above[v] = max((above[u] + work[u] * levels[0] for u in topology.upstream[v]), default=0.0)
@@ -226,7 +226,7 @@ class Relaxation:
 
     def _room(self, root: int, level: int) -> int:
         """Buckets from 0 that a segment may have used before it is closed."""
-        demand = self.problem.model.closing[root]
+        demand = self.problem.model.demands.closing[root]
         need = 2 * demand[FIXED_HIGH] + demand[WORK_HIGH] * self.per_work[level]
         need = self.stretch * float(need) + float(self.missing[level])
         if not demand[QUERY]:
@@ -238,7 +238,7 @@ class Relaxation:
         return float(demand[CPU_RATE] + batch / self.levels[level])
 
     def _own(self, v: int) -> FloatArray:
-        demand = self.problem.model.member[v]
+        demand = self.problem.model.demands.member[v]
         table = self._empty()
         for level, interval in enumerate(self.levels):
             if not self.allowed[v, level]:
@@ -258,7 +258,7 @@ class Relaxation:
         table = self._empty() if fixed else self._stages[u][-1].copy()
         if u in self.problem.forbidden:
             return table
-        demand = self.problem.model.reading(u, v)
+        demand = self.problem.model.demands.reading(u, v)
         upstream = np.minimum.accumulate(self._closed[u])
         for level in range(len(self.levels)):
             slot = self._slot(demand, level)
@@ -269,7 +269,7 @@ class Relaxation:
         return table
 
     def _close(self, v: int, table: FloatArray) -> FloatArray:
-        demand = self.problem.model.closing[v]
+        demand = self.problem.model.demands.closing[v]
         least = np.full(len(self.levels), np.inf)
         for level in range(len(self.levels)):
             room = self._room(v, level)

@@ -17,7 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.topology.graph import Edge, Partitioning, Topology, iter_links
+from holdfast.topology.graph import Edge, Topology, iter_links
+from holdfast.topology.links import Partitioning
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

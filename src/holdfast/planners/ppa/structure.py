@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from holdfast.topology.graph import Partitioning, Topology, iter_links
+from holdfast.topology.graph import Topology, iter_links
+from holdfast.topology.links import Partitioning
 from holdfast.topology.tasks import task_graph
 
 Kind = Literal["structured", "full"]

@@ -43,7 +43,8 @@ from holdfast.testing.generators.common import (
     structured,
     weight,
 )
-from holdfast.topology.graph import Edge, Operator, Partitioning, Query, Topology, reach
+from holdfast.topology.graph import Edge, Operator, Query, Topology
+from holdfast.topology.links import Partitioning, reach
 
 Priorities = Literal["equal", "uniform", "positive", "inverse"]
 Shares = tuple[float, ...] | tuple[tuple[float, ...], ...]

@@ -18,7 +18,8 @@ from holdfast.planners.ftc.effects import (
     reprocess_times,
     slack,
 )
-from holdfast.topology.graph import Edge, Operator, Partitioning, Topology
+from holdfast.topology.graph import Edge, Operator, Topology
+from holdfast.topology.links import Partitioning
 
 pytestmark = pytest.mark.unit
 

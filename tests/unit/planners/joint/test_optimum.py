@@ -88,7 +88,7 @@ def test_segments_are_counted_as_they_are_listed() -> None:
         assert count_segments(problem) == len(segments)
         assert len(set(segments.operators)) == len(segments)
         for part, demand in zip(segments.operators, segments.demand, strict=True):
-            assert demand == pytest.approx(problem.model.demand(part))
+            assert demand == pytest.approx(problem.model.demands.of(part))
 
 
 def test_intervals_do_not_shrink_downstream() -> None:

@@ -22,7 +22,7 @@ from holdfast.predict.statistics import (
     Statistics,
 )
 from holdfast.testing.joint import random_joint_problem
-from holdfast.topology.graph import Edge, Operator, Topology, Unit
+from holdfast.topology.graph import Edge, Operator, Topology, UnitsOfMeasure
 
 pytestmark = pytest.mark.unit
 
@@ -124,7 +124,7 @@ def test_numbers_are_in_the_units_of_the_file() -> None:
     """The same pipeline in minutes gets the same plan, in minutes."""
     in_minutes = replace(
         COUNT,
-        unit=Unit(time="min", size="KB"),
+        unit=UnitsOfMeasure(time="min", size="KB"),
         operators=tuple(replace(o, cost=o.cost / 60) for o in COUNT.operators),  # type: ignore[operator]
         rates={"read": 600_000},
     )
