@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.plan import FastRecoverPlan
 from holdfast.planners.fastrecover import PLANNER
 from holdfast.planners.fastrecover.checkpointing import checkpoint_model
-from holdfast.planners.fastrecover.result import FastRecoverPlan
 from holdfast.planners.interface import PlanRequest, Solve
 from holdfast.testing.generators import thesis_chain, thesis_tree
 from holdfast.topology.graph import Edge, Topology, per_operator

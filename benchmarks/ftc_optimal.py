@@ -21,7 +21,8 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.clock import SystemClock
-from holdfast.planners.ftc import PLANNER, FtcPlan
+from holdfast.plan import FtcPlan
+from holdfast.planners.ftc import PLANNER
 from holdfast.planners.ftc.effects import effect_graph, recovery_latencies, reprocess_times
 from holdfast.planners.interface import PlanRequest, Solve
 from holdfast.planners.planning import make_solve

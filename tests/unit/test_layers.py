@@ -15,6 +15,8 @@ SRC = Path(__file__).parents[2] / "src" / "holdfast"
 # Lowest first; a package may import from itself and from those before it.
 LAYERS = (
     "errors",
+    "inputs",
+    "plan",
     "quantities",
     "clock",
     "model",
@@ -32,7 +34,7 @@ LAYERS = (
     "web",
     "cli",
 )
-PURE = ("model", "topology", "predict", "planners", "draw", "health", "control", "pipeline")
+PURE = ("model", "plan", "topology", "predict", "planners", "draw", "health", "control", "pipeline")
 IMPURE_MODULES = {"time", "random", "asyncio", "pyspark"}
 # The only places in otherwise pure packages that act on the world.
 SHELLS = {"control/shell", "control/server.py", "control/client.py", "control/__main__.py"}

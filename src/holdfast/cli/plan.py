@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from holdfast.planners.interface import Planner, PlanRequest, PlanResult, Progress, Sweep
+    from holdfast.plan import Plan
+    from holdfast.planners.interface import Planner, PlanRequest, Progress, Sweep
     from holdfast.topology.graph import Topology
 
 DEFAULT_TIME_LIMIT = "30s"
@@ -221,7 +222,7 @@ class _Job:
     seed: int
     quiet: bool
 
-    def plan(self) -> PlanResult:
+    def plan(self) -> Plan:
         from holdfast.clock import SystemClock
         from holdfast.planners.planning import make_plan, make_solve
 
@@ -252,19 +253,16 @@ class _Job:
             return make_sweep(self.planner, self.topology, self.request, solve)
 
 
-def _show_plan(
-    job: _Job, result: PlanResult, *, explain: bool, as_json: bool, out: Path | None
-) -> None:
-    data = result.to_json()
-    reasons = list(job.planner.explain(job.topology, job.request, result)) if explain else []
+def _show_plan(job: _Job, result: Plan, *, explain: bool, as_json: bool, out: Path | None) -> None:
     if explain:
-        data["explanation"] = reasons
-    _emit(data, as_json=as_json, out=out)
+        reasons = tuple(job.planner.explain(job.topology, job.request, result))
+        result = replace(result, explanation=reasons)
+    _emit(result.to_json(), as_json=as_json, out=out)
     if as_json:
         return
     from holdfast.cli.render import render_plan
 
-    render_plan(job.topology, result, reasons)
+    render_plan(job.topology, result)
 
 
 def _show_sweep(job: _Job, *, plot: Path | None, as_json: bool, out: Path | None) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.deployment import absolute_app, make_deployment, plan_spares, read_plan
+from holdfast.cli.deployment import absolute_app, make_deployment, plan_spares
 from holdfast.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -57,11 +57,12 @@ def prove(
     from holdfast.faults.prove_run import Proving
     from holdfast.faults.prove_run import prove as run_proof
     from holdfast.pipeline import load_pipeline
+    from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
 
     app = absolute_app(app)
     pipeline = load_pipeline(app)
-    planned = read_plan(plan)
+    planned = load_plan(plan)
     proving = Proving(
         app=app,
         pipeline=pipeline,

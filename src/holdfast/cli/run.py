@@ -21,7 +21,6 @@ from holdfast.cli.deployment import (
     absolute_app,
     make_deployment,
     plan_spares,
-    read_plan,
 )
 
 if TYPE_CHECKING:
@@ -76,6 +75,7 @@ def run(
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.resume import check_resume, reset_operators
     from holdfast.pipeline import load_pipeline
+    from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
@@ -85,7 +85,7 @@ def run(
     if host == "spark":
         options = {"memory_mb": memory_mb, "keep_input": keep_input}
     app = absolute_app(app)
-    planned = None if plan is None else read_plan(plan)
+    planned = None if plan is None else load_plan(plan)
     deployment = make_deployment(
         load_pipeline(app),
         plan=planned,

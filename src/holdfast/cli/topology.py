@@ -129,12 +129,12 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Summarise a topology and draw it, with a plan's marks if given."""
-    from holdfast.draw import draw_svg, read_plan
-    from holdfast.draw.marks import PlanMarks
+    from holdfast.draw import PlanMarks, draw_svg, plan_marks
+    from holdfast.plan.document import load_plan
     from holdfast.topology.files import load_topology
 
     topology = load_topology(file)
-    marks = PlanMarks() if plan is None else read_plan(topology, _read_plan(plan))
+    marks = PlanMarks() if plan is None else plan_marks(topology, load_plan(plan))
     if svg is not None:
         _write(None if str(svg) == "-" else svg, draw_svg(topology, marks))
         if str(svg) == "-":
@@ -170,17 +170,6 @@ def _write(out: Path | None, text: str) -> None:
     except OSError as error:
         raise BadInputError(
             f"cannot be written: {error.strerror}", where=str(out), hint="name another file"
-        ) from None
-
-
-def _read_plan(path: Path) -> Any:
-    from holdfast.topology.files import read_input
-
-    try:
-        return json.loads(read_input(path))
-    except ValueError:
-        raise BadInputError(
-            "is not JSON", where=str(path), hint="write the output of `holdfast plan --json`"
         ) from None
 
 

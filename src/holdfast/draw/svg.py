@@ -9,16 +9,16 @@ Output is deterministic: the same topology and plan give the same bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from holdfast.draw.geometry import Curve, Direction, Geometry, Rect, Spacing, fit
 from holdfast.draw.legend import PILL, Item, draw_legend, legend_items, pill
-from holdfast.draw.marks import PlanMarks, read_plan
+from holdfast.draw.marks import PlanMarks, plan_marks
 from holdfast.draw.measure import shorten, text_width
 from holdfast.draw.style import SEGMENT_COLOURS, style_sheet
+from holdfast.plan import Plan
 from holdfast.topology.graph import Topology, iter_links
 from holdfast.topology.links import Partitioning
 
@@ -45,15 +45,15 @@ class _Line:
 
 def draw_svg(
     topology: Topology,
-    plan: Mapping[str, Any] | PlanMarks | None = None,
+    plan: Plan | PlanMarks | None = None,
     *,
     direction: Direction | None = None,
 ) -> str:
-    """The drawing as SVG text; `plan` is the JSON of `holdfast plan`, or its marks."""
+    """The drawing as SVG text; `plan` may be given as its marks."""
     if plan is None:
         marks = PlanMarks()
     else:
-        marks = plan if isinstance(plan, PlanMarks) else read_plan(topology, plan)
+        marks = plan if isinstance(plan, PlanMarks) else plan_marks(topology, plan)
     links = [
         (u, v, kind if _parallel(topology, u, v) else None)
         for _, u, v, kind in iter_links(topology)

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.faults.prove import Aim, Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.faults.verify import Verdict
+from holdfast.plan import Plan
 from holdfast.runtime.launch.run import StopReport
 
 
@@ -62,7 +63,7 @@ class Proof:
 
     run_dir: Path
     app: str
-    plan: Mapping[str, Any]
+    plan: Plan
     asked: int
     """Faults that were to be injected."""
     nodes: int

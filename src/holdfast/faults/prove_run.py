@@ -40,6 +40,7 @@ from holdfast.faults.verify import verify
 from holdfast.health.budget import RestartBudget
 from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
+from holdfast.plan import Plan
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
@@ -63,7 +64,7 @@ class Proving:
     app: str
     pipeline: Pipeline
     deployment: Deployment
-    plan: Mapping[str, Any]
+    plan: Plan
     faults: int = 20
     nodes: int = 2
     spares: int = 1

@@ -1,4 +1,4 @@
-"""What a planner is asked, what it answers, and how it is watched while it works.
+"""What a planner is asked, and how it is watched while it works; its answer is a `Plan`.
 
 A planner is pure: time, interruption, progress and randomness come in through `Solve`. An
 infeasible request is a result with `feasible=False`, never an exception.
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from holdfast.plan import Plan
+from holdfast.plan.base import plain
 from holdfast.predict.statistics import Statistics
 from holdfast.topology.graph import Topology
 
@@ -72,30 +74,6 @@ class PlanRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanResult:
-    """Base of every method's answer; subclasses add the method's own fields."""
-
-    method: ClassVar[str]
-
-    algorithm: str
-    feasible: bool
-    optimal: bool = False
-    """Proved optimal, not merely believed to be."""
-    objective: float | None = None
-    bound: float | None = None
-    """Best proved bound on the objective, or None."""
-    solve_ms: float = 0.0
-    """Filled in by whoever holds the clock."""
-    note: str = ""
-    """One line for people: why infeasible, or what was cut short."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The contract of `holdfast plan --json`: plain values, None where unknown."""
-        own = {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
-        return {"method": self.method, **own}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """What a long solve tells its watcher."""
 
@@ -153,7 +131,7 @@ class Sweep:
     """Draw as a staircase (counts) instead of a line."""
 
     def to_json(self) -> dict[str, Any]:
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
 class Planner(Protocol):
@@ -172,29 +150,12 @@ class Planner(Protocol):
         """Names of the `PlanRequest` fields it understands."""
         ...
 
-    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> PlanResult: ...
+    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> Plan: ...
 
     def sweep(self, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
         """The trade-off curve in one call; None where the method has none."""
         ...
 
-    def explain(
-        self, topology: Topology, request: PlanRequest, result: PlanResult
-    ) -> Sequence[str]:
+    def explain(self, topology: Topology, request: PlanRequest, result: Plan) -> Sequence[str]:
         """Why the plan is as it is, in sentences."""
         ...
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case np.generic():
-            return _plain(value.item())
-        case float():
-            return value if np.isfinite(value) else None
-        case Mapping():
-            return {str(key): _plain(item) for key, item in value.items()}
-        case tuple() | list() | frozenset() | np.ndarray():
-            return [_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    return value

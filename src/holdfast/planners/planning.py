@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 
@@ -9,7 +10,8 @@ import numpy as np
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import BadInputError
-from holdfast.planners.interface import Planner, PlanRequest, PlanResult, Progress, Solve, Sweep
+from holdfast.plan import Plan
+from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
 from holdfast.planners.registry import planner as find_planner
 from holdfast.predict.measured import measured
 from holdfast.quantities import TIME_UNITS
@@ -40,12 +42,15 @@ def make_solve(
 
 def make_plan(
     planner: Planner, topology: Topology, request: PlanRequest, solve: Solve, clock: Clock
-) -> PlanResult:
+) -> Plan:
     """Check the request, plan, and say how long it took."""
     check_request(planner, request)
     start = clock.now()
     result = planner.plan(topology, request, solve)
-    return replace(result, solve_ms=round((clock.now() - start) * 1000, 3))
+    took_ms = round((clock.now() - start) * 1000, 3)
+    # A bound that says nothing is none: a plan knows no infinity.
+    bound = result.bound if result.bound is not None and math.isfinite(result.bound) else None
+    return replace(result, solve_ms=took_ms, bound=bound)
 
 
 def make_sweep(planner: Planner, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep:
@@ -119,7 +124,7 @@ def plan_topology(
     method: str = "ftc",
     time_limit_s: float | None = 30.0,
     seed: int = 0,
-) -> PlanResult:
+) -> Plan:
     """Plan a topology from Python, as `holdfast plan` does."""
     clock = SystemClock()
     solve = make_solve(clock, time_limit_s=time_limit_s, seed=seed)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_confi
 from typing_extensions import TypedDict
 
 from holdfast.errors import BadInputError
-from holdfast.topology.files import read_input
+from holdfast.inputs import decode, parse_json, read_input, refusal
 
 FORMAT = "holdfast-statistics-1"
 REFERENCE_QUERIES = 2
@@ -276,25 +276,13 @@ def statistics_schema() -> dict[str, Any]:
 
 def load_statistics(path: str | Path) -> Statistics:
     """Read a statistics file, or say in one line why not."""
-    try:
-        text = read_input(path).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise BadInputError("is not text", where=str(path), hint="save it as UTF-8") from None
-    return parse_statistics(text, origin=str(path))
+    origin = str(path)
+    return parse_statistics(decode(read_input(path), origin), origin=origin)
 
 
 def parse_statistics(text: str, *, origin: str) -> Statistics:
     """Read statistics; `origin` is what error messages call the text."""
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise BadInputError(
-            f"is not JSON: {error.msg.lower()}",
-            where=f"{origin}:{error.lineno}",
-            hint="`holdfast profile` writes statistics files",
-        ) from None
-    except RecursionError:
-        raise BadInputError("is nested too deeply for statistics", where=origin) from None
+    data = parse_json(text, origin=origin, hint="`holdfast profile` writes statistics files")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise BadInputError(
             "is not a statistics file",
@@ -304,7 +292,7 @@ def parse_statistics(text: str, *, origin: str) -> Statistics:
     try:
         checked = _adapter().validate_python(data)
     except ValidationError as error:
-        raise _problem(error, origin) from None
+        raise refusal(error, origin, unknown="remove it, or profile again") from None
     return _build(checked, origin)
 
 
@@ -360,21 +348,6 @@ def _value(entry: Any, where: str) -> Any:
             hint="swap them, or leave p95 out",
         )
     return measure
-
-
-def _problem(error: ValidationError, origin: str) -> BadInputError:
-    problem = error.errors(include_input=False, include_url=False)[0]
-    path = ".".join(str(part) for part in problem["loc"])
-    match problem["type"]:
-        case "extra_forbidden":
-            what, hint = "unknown field", "remove it, or profile again"
-        case "missing":
-            path, _, last = path.rpartition(".")
-            what, hint = f"the field {last!r} is missing", f"write {last}"
-        case _:
-            message = problem["msg"].replace("Input should be", "should be").replace("valid ", "")
-            what, hint = message[:1].lower() + message[1:], ""
-    return BadInputError(what, where=f"{origin}: {path}" if path else origin, hint=hint)
 
 
 def _says(item: Any) -> bool:

@@ -13,6 +13,7 @@ from holdfast.control.shell.rundir import spec_path
 from holdfast.errors import BadInputError
 from holdfast.faults import prove_run, report
 from holdfast.faults.prove import Normal
+from holdfast.plan.document import parse_plan
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.runtime import profile as profiling
 from holdfast.runtime.spark import prepare
@@ -83,7 +84,7 @@ def test_the_story_is_told_in_order(cli, tmp_path):
     plan = json.loads((tmp_path / "demo" / "plan.json").read_text())
     assert plan["max_recovery"] == 5.0
     assert plan["recovery_latency"]["count"]["p95"] <= 5.0
-    assert asked[0].plan == plan
+    assert asked[0].plan == parse_plan(plan)
     assert asked[0].spares >= 1
 
 
@@ -112,7 +113,7 @@ def test_what_was_profiled_is_shown_and_planned_with(cli):
     assert asked[0][2] is True
     assert "looking closely" in result.output
     assert "12.5 KB" in result.output
-    assert proofs[0].plan["segments"][-1]["snapshot_interval"] is not None
+    assert proofs[0].plan.segments[-1].snapshot_interval is not None
 
 
 def test_bounds_that_cannot_be_kept_give_way_to_the_nearest(cli):
@@ -120,7 +121,7 @@ def test_bounds_that_cannot_be_kept_give_way_to_the_nearest(cli):
     result, asked = cli("--max-recovery", "500ms")
     assert result.exit_code == 0, result.output
     assert "the nearest bounds can" in result.output
-    assert asked[0].plan["max_recovery"] > 0.5
+    assert asked[0].plan.max_recovery > 0.5
 
 
 @pytest.mark.parametrize(

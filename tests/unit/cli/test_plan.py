@@ -12,16 +12,26 @@ from typing import ClassVar
 
 import pytest
 
+from holdfast.plan import Plan
 from holdfast.planners import registry
-from holdfast.planners.interface import PlanResult, Progress, Sweep, SweepPoint
+from holdfast.planners.interface import Progress, Sweep, SweepPoint
 
 pytestmark = pytest.mark.unit
 
-CONTRACT = {"method", "algorithm", "feasible", "optimal", "bound", "solve_ms", "objective"}
+CONTRACT = {
+    "format",
+    "method",
+    "algorithm",
+    "feasible",
+    "optimal",
+    "bound",
+    "solve_ms",
+    "objective",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EchoPlan(PlanResult):
+class EchoPlan(Plan):
     method: ClassVar[str] = "echo"
     asked: tuple[str, ...] = ()
 

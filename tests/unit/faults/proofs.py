@@ -10,6 +10,7 @@ from holdfast.faults.compare import Difference
 from holdfast.faults.prove import Aim, Normal, Promise, Recovered, compare
 from holdfast.faults.prove_result import Proof, Struck
 from holdfast.faults.verify import Finding, Verdict
+from holdfast.plan.document import parse_plan
 from holdfast.runtime.launch.run import StopReport
 from holdfast.topology.graph import Edge, Operator, Topology
 
@@ -18,41 +19,45 @@ TOPOLOGY = Topology(
     operators=tuple(Operator(name=name) for name in ("lines", "split", "count")),
     edges=(Edge(source="lines", target="split"), Edge(source="split", target="count")),
 )
-PLAN = {
-    "method": "joint",
-    "algorithm": "exact",
-    "feasible": True,
-    "max_recovery": 6.0,
-    "boundaries": ["lines", "count"],
-    "segments": [
-        {
-            "name": "lines",
-            "operators": ["lines"],
-            "batch_interval": 4.0,
-            "snapshot_interval": None,
-            "batch_epochs": 4,
-            "snapshot_batches": 10,
+PLAN = parse_plan(
+    {
+        "method": "joint",
+        "algorithm": "exact",
+        "feasible": True,
+        "max_recovery": 6.0,
+        "boundaries": ["lines", "count"],
+        "segments": [
+            {
+                "name": "lines",
+                "operators": ["lines"],
+                "batch_interval": 4.0,
+                "snapshot_interval": None,
+                "batch_epochs": 4,
+                "snapshot_batches": 10,
+                "batch_time": 0.4,
+            },
+            {
+                "name": "count",
+                "operators": ["split", "count"],
+                "batch_interval": 4.0,
+                "snapshot_interval": 40.0,
+                "batch_epochs": 4,
+                "snapshot_batches": 10,
+                "batch_time": 0.4,
+            },
+        ],
+        "recovery_latency": {
+            "lines": {"median": 2.0, "p95": 3.0},
+            "split": {"median": 4.0, "p95": 5.5},
+            "count": {"median": 4.0, "p95": 5.5},
         },
-        {
-            "name": "count",
-            "operators": ["split", "count"],
-            "batch_interval": 4.0,
-            "snapshot_interval": 40.0,
-            "batch_epochs": 4,
-            "snapshot_batches": 10,
-        },
-    ],
-    "recovery_latency": {
-        "lines": {"median": 2.0, "p95": 3.0},
-        "split": {"median": 4.0, "p95": 5.5},
-        "count": {"median": 4.0, "p95": 5.5},
-    },
-    "spares": 1,
-    "end_to_end_latency": 4.8,
-    "overhead": 0.2,
-    "cpu": 0.4,
-    "uncut_cpu": 0.33,
-}
+        "spares": 1,
+        "end_to_end_latency": 4.8,
+        "overhead": 0.2,
+        "cpu": 0.4,
+        "uncut_cpu": 0.33,
+    }
+)
 STOPPED = StopReport(clean=True, killed=(), left=())
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from holdfast.plan import FastRecoverPlan
 from holdfast.planners.fastrecover.checkpointing import configuration
 from holdfast.planners.fastrecover.problem import Problem
-from holdfast.planners.fastrecover.result import FastRecoverPlan
 
 MOST = 12
 """Sentences about single anchors; more would not be read."""
@@ -19,12 +21,12 @@ def explain_plan(problem: Problem, plan: FastRecoverPlan) -> list[str]:
     lines = [_summary(problem, plan)]
     lines += _anchors(problem, plan)
     lines += _frequencies(problem, plan)
-    slowest = max(plan.worst_case, key=lambda name: plan.worst_case[name], default=None)
+    worst = {name: _or_infinite(value) for name, value in plan.worst_case.items()}
+    slowest = max(worst, key=lambda name: worst[name], default=None)
     if slowest is not None:
         unit = problem.model.topology.unit.time
         lines.append(
-            f"the slowest recovery is that of {slowest}, at most "
-            f"{plan.worst_case[slowest]:.4g} {unit}"
+            f"the slowest recovery is that of {slowest}, at most {worst[slowest]:.4g} {unit}"
         )
     if plan.bound is not None and plan.objective:
         gap = 1 - plan.bound / plan.objective
@@ -79,7 +81,7 @@ def _frequencies(problem: Problem, plan: FastRecoverPlan) -> list[str]:
     lines = []
     for segment in plan.segments[:MOST]:
         floor = min(float(model.max_frequency[index[name]]) for name in segment.operators)
-        if np.isfinite(floor) and segment.frequency >= floor * (1 - 1e-9):
+        if np.isfinite(floor) and _or_infinite(segment.frequency) >= floor * (1 - 1e-9):
             lines.append(
                 f"the segment of {segment.head} checkpoints every {1 / floor:.4g}, as often as its "
                 "minimum interval allows"
@@ -87,7 +89,7 @@ def _frequencies(problem: Problem, plan: FastRecoverPlan) -> list[str]:
     shape = configuration(
         model,
         plan.anchors,
-        {segment.head: segment.frequency for segment in plan.segments},
+        {segment.head: _or_infinite(segment.frequency) for segment in plan.segments},
     )
     share = model.failure * np.nan_to_num(shape.recovery_times, posinf=0.0)
     if share.sum() > 0 and not any(segment.frequencies for segment in plan.segments):
@@ -104,3 +106,8 @@ def _frequencies(problem: Problem, plan: FastRecoverPlan) -> list[str]:
             "expected recovery time"
         )
     return lines
+
+
+def _or_infinite(value: float | None) -> float:
+    """A number of a plan, which knows no infinity."""
+    return math.inf if value is None else value

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from holdfast.errors import BadInputError
+from holdfast.plan import FastRecoverPlan, Plan
 from holdfast.planners.fastrecover.auto import auto
 from holdfast.planners.fastrecover.chain_exact import exact_chain
 from holdfast.planners.fastrecover.chain_grid import DEFAULT_STEPS as CHAIN_STEPS
@@ -20,13 +21,13 @@ from holdfast.planners.fastrecover.frequencies import Goal, Rule
 from holdfast.planners.fastrecover.naive import n_segments, one_segment
 from holdfast.planners.fastrecover.powers import in_powers_of_two
 from holdfast.planners.fastrecover.problem import Outcome, Problem
-from holdfast.planners.fastrecover.result import FastRecoverPlan, to_plan
+from holdfast.planners.fastrecover.result import to_plan
 from holdfast.planners.fastrecover.rsrfs import rsrfs
 from holdfast.planners.fastrecover.rsrfs_exact import rsrfs_exact
 from holdfast.planners.fastrecover.tree_exact import exact_tree
 from holdfast.planners.fastrecover.tree_grid import DEFAULT_FREQUENCIES, tree_on_grid
 from holdfast.planners.fastrecover.tree_grid import DEFAULT_STEPS as TREE_STEPS
-from holdfast.planners.interface import PlanRequest, PlanResult, Solve, Sweep
+from holdfast.planners.interface import PlanRequest, Solve, Sweep
 from holdfast.topology.graph import Topology
 
 ALGORITHMS: Mapping[str, str] = {
@@ -68,7 +69,7 @@ class FastRecoverPlanner:
         }
     )
 
-    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> PlanResult:
+    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> Plan:
         """One plan; infeasible is an answer with a reason."""
         problem = make_problem(topology, request)
         check_algorithm(problem.model, request)
@@ -88,9 +89,7 @@ class FastRecoverPlanner:
             problem, lambda at: run(at, request, solve), solve, algorithm=request.algorithm
         )
 
-    def explain(
-        self, topology: Topology, request: PlanRequest, result: PlanResult
-    ) -> Sequence[str]:
+    def explain(self, topology: Topology, request: PlanRequest, result: Plan) -> Sequence[str]:
         """Why each anchor is one, what bounds each segment, what the plan costs."""
         assert isinstance(result, FastRecoverPlan)  # noqa: S101  the planner's own answer
         return explain_plan(make_problem(topology, request), result)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.plan import FtcPlan
 from holdfast.planners.ftc.auto import auto
 from holdfast.planners.ftc.effects import effect_graph, latencies, reprocess_times
 from holdfast.planners.ftc.problem import make_problem
-from holdfast.planners.ftc.result import FtcPlan, spell_out
+from holdfast.planners.ftc.result import spell_out
 from holdfast.planners.interface import PlanRequest, Progress, Solve, Sweep, SweepPoint
 from holdfast.topology.graph import Topology
 

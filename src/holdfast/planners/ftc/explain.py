@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from holdfast.plan import FtcPlan
 from holdfast.planners.ftc.effects import latencies
 from holdfast.planners.ftc.problem import FtcProblem, make_problem
-from holdfast.planners.ftc.result import FtcPlan
 from holdfast.planners.interface import PlanRequest
 from holdfast.topology.graph import Topology
 

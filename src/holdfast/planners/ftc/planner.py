@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from holdfast.errors import BadInputError
+from holdfast.plan import FtcPlan, Plan
 from holdfast.planners.ftc.effects import latencies
 from holdfast.planners.ftc.problem import FtcProblem, make_problem, spelled_out
-from holdfast.planners.ftc.result import Answer, FtcPlan, infeasible, spell_out
-from holdfast.planners.interface import PlanRequest, PlanResult, Solve, Sweep
+from holdfast.planners.ftc.result import Answer, infeasible, spell_out
+from holdfast.planners.interface import PlanRequest, Solve, Sweep
 from holdfast.topology.graph import Topology
 
 ALGORITHMS: Mapping[str, str] = {
@@ -61,9 +62,7 @@ class FtcPlanner:
 
         return sweep(topology, request, solve)
 
-    def explain(
-        self, topology: Topology, request: PlanRequest, result: PlanResult
-    ) -> Sequence[str]:
+    def explain(self, topology: Topology, request: PlanRequest, result: Plan) -> Sequence[str]:
         from holdfast.planners.ftc.explain import explain  # noqa: PLC0415
 
         if not isinstance(result, FtcPlan):

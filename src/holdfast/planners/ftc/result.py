@@ -1,29 +1,12 @@
-"""What an FTC plan says, and what an algorithm hands back before it is spelled out."""
+"""What an algorithm hands back, and how it is spelled out as a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
+from holdfast.plan import FtcPlan
 from holdfast.planners.ftc.effects import latencies, overall_latency
 from holdfast.planners.ftc.problem import FtcProblem
-from holdfast.planners.interface import PlanResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FtcPlan(PlanResult):
-    """Backups and the recovery latencies they give."""
-
-    method: ClassVar[str] = "ftc"
-
-    backups: tuple[str, ...] = ()
-    """Task ids, in topology order."""
-    recovery_latency: Mapping[str, float] = field(default_factory=dict)
-    """L of every task, in the file's time unit."""
-    overall: float | None = None
-    """The longest recovery of all."""
-    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.planners.interface import PlanRequest, PlanResult, Solve, Sweep
+from holdfast.plan import JointPlan, Plan
+from holdfast.planners.interface import PlanRequest, Solve, Sweep
 from holdfast.topology.graph import Topology
 
 ALGORITHMS = {
@@ -42,7 +43,7 @@ class JointPlanner:
     def uses(self) -> frozenset[str]:
         return frozenset(USES)
 
-    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> PlanResult:
+    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> Plan:
         """The cheapest plan within the bounds, or the nearest bounds that can be kept."""
         from holdfast.planners.joint.run import make_plan  # noqa: PLC0415 - solvers load slowly
 
@@ -54,12 +55,9 @@ class JointPlanner:
 
         return make_sweep(topology, request, solve)
 
-    def explain(
-        self, topology: Topology, request: PlanRequest, result: PlanResult
-    ) -> Sequence[str]:
+    def explain(self, topology: Topology, request: PlanRequest, result: Plan) -> Sequence[str]:
         """Why each boundary is where it is."""
-        from holdfast.planners.joint.result import JointPlan  # noqa: PLC0415 - solvers load slowly
-        from holdfast.planners.joint.words import explain  # noqa: PLC0415
+        from holdfast.planners.joint.words import explain  # noqa: PLC0415 - solvers load slowly
 
         if not isinstance(result, JointPlan):
             raise TypeError("not a joint plan")

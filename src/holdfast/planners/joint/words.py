@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest
 from holdfast.planners.joint.nearest import say_bound
 from holdfast.planners.joint.problem import Choice, Evaluation, Problem, make_problem, within
-from holdfast.planners.joint.result import JointPlan
 from holdfast.predict.segments import SegmentPlan
 from holdfast.topology.boundaries import REASONS
 from holdfast.topology.graph import Topology

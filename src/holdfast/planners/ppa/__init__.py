@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from holdfast.planners.ppa.planner import PpaPlanner
-from holdfast.planners.ppa.result import PpaPlan, RecoveryPlan
 
 PLANNER = PpaPlanner()
 
-__all__ = ["PLANNER", "PpaPlan", "PpaPlanner", "RecoveryPlan"]
+__all__ = ["PLANNER"]

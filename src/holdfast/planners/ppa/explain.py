@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from holdfast.plan import RecoveryPlan, ReplicationPlan
 from holdfast.planners.interface import PlanRequest
 from holdfast.planners.ppa.fidelity import fidelity_model
 from holdfast.planners.ppa.problem import failed_tasks, mask_of, problem_of
-from holdfast.planners.ppa.result import PpaPlan, RecoveryPlan
 from holdfast.topology.graph import Topology
 
 LINES = 12
 """Tasks that get a sentence of their own."""
 
 
-def explain_plan(topology: Topology, request: PlanRequest, result: PpaPlan) -> Sequence[str]:
+def explain_plan(
+    topology: Topology, request: PlanRequest, result: ReplicationPlan
+) -> Sequence[str]:
     """What each replica is worth, what the next ones would bring, and what is left out."""
     if not result.feasible or result.objective is None:
         return (f"there is no plan: {result.note}",)

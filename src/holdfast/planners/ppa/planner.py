@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from holdfast.errors import BadInputError
-from holdfast.planners.interface import PlanRequest, PlanResult, Solve, Sweep
+from holdfast.plan import Plan, RecoveryPlan, ReplicationPlan
+from holdfast.planners.interface import PlanRequest, Solve, Sweep
 from holdfast.planners.ppa.auto import auto
 from holdfast.planners.ppa.dp import dp
 from holdfast.planners.ppa.exact import exact
@@ -23,7 +24,6 @@ from holdfast.planners.ppa.recovery import (
     inc,
     topological,
 )
-from holdfast.planners.ppa.result import PpaPlan, RecoveryPlan
 from holdfast.planners.ppa.sa import sa
 from holdfast.planners.ppa.sa_as_printed import sa_as_printed
 from holdfast.planners.ppa.sweep import sweep_budget
@@ -78,7 +78,7 @@ class PpaPlanner:
             }
         )
 
-    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> PlanResult:
+    def plan(self, topology: Topology, request: PlanRequest, solve: Solve) -> Plan:
         if request.recover:
             return _recover(topology, request, solve)
         if request.slots is not None or request.arrivals:
@@ -93,7 +93,7 @@ class PpaPlanner:
         problem = problem_of(topology, request)
         if problem.left < -1e-9:
             need = problem.price(problem.required)
-            return PpaPlan(
+            return ReplicationPlan(
                 algorithm=request.algorithm,
                 feasible=False,
                 note=f"the required replicas cost {need:g}, the budget is {problem.budget:g}",
@@ -108,12 +108,10 @@ class PpaPlanner:
             raise _unknown(request.algorithm, REPLICATION, "without --recover")
         return sweep_budget(topology, request, solve, algorithm)
 
-    def explain(
-        self, topology: Topology, request: PlanRequest, result: PlanResult
-    ) -> Sequence[str]:
+    def explain(self, topology: Topology, request: PlanRequest, result: Plan) -> Sequence[str]:
         if isinstance(result, RecoveryPlan):
             return explain_recovery(topology, result)
-        if isinstance(result, PpaPlan):
+        if isinstance(result, ReplicationPlan):
             return explain_plan(topology, request, result)
         return ()
 
@@ -126,13 +124,13 @@ def _unknown(name: str, known: Mapping[str, object] | Sequence[str], when: str) 
     )
 
 
-def _describe(problem: Problem, request: PlanRequest, choice: Choice) -> PpaPlan:
+def _describe(problem: Problem, request: PlanRequest, choice: Choice) -> ReplicationPlan:
     model, chosen = problem.model, choice.chosen
     objective = model.fidelity(chosen)
     failed = failed_tasks(model, request)
     alive: BoolArray = chosen if failed is None else chosen | ~failed
     judged = model.evaluate(alive[None, :])
-    return PpaPlan(
+    return ReplicationPlan(
         algorithm=request.algorithm,
         feasible=True,
         optimal=choice.optimal,

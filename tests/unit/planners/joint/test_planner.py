@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Generator, Parquet, Pipeline
-from holdfast.pipeline.deploy import deploy
+from holdfast.pipeline.deploy import deploy, deploy_options
+from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest, Solve
 from holdfast.planners.joint import PLANNER
-from holdfast.planners.joint.result import JointPlan, deploy_options
 from holdfast.planners.planning import check_request
 from holdfast.planners.registry import planner
 from holdfast.predict.statistics import (
@@ -301,7 +301,7 @@ def test_a_plan_becomes_a_deployment_without_guessing() -> None:
     request = PlanRequest(statistics=measured, max_recovery=8.0, required=("filter",))
     found = plan(request, pipeline.topology())
     assert found.feasible
-    deployment = deploy(pipeline, **deploy_options(found.to_json()))
+    deployment = deploy(pipeline, **deploy_options(found))
     inner = [segment for segment in deployment.segments if segment.kind != "exporter"]
     assert [(s.name, s.operators, s.batch_epochs, s.snapshot_batches) for s in inner] == [
         (s.name, s.operators, s.batch_epochs, s.snapshot_batches) for s in found.segments

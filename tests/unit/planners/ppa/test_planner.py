@@ -11,8 +11,9 @@ from benchmarks._ppa_common import brute_force
 from tests.unit.planners.ppa.shapes import fig5, shape
 
 from holdfast.errors import BadInputError
+from holdfast.plan import ReplicationPlan
 from holdfast.planners.interface import PlanRequest, Solve
-from holdfast.planners.ppa import PLANNER, PpaPlan
+from holdfast.planners.ppa import PLANNER
 from holdfast.planners.ppa.fidelity import fidelity_model
 from holdfast.planners.ppa.mc_trees import count_trees
 from holdfast.planners.registry import planner
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.unit
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "topologies"
 FIELDS = {
+    "format",
     "method",
     "algorithm",
     "feasible",
@@ -38,9 +40,9 @@ FIELDS = {
 }
 
 
-def ask(topology: Topology, **options) -> PpaPlan:
+def ask(topology: Topology, **options) -> ReplicationPlan:
     result = PLANNER.plan(topology, PlanRequest(**options), Solve())
-    assert isinstance(result, PpaPlan)
+    assert isinstance(result, ReplicationPlan)
     return result
 
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import fig3a, shape
 
 from holdfast.errors import BadInputError
+from holdfast.plan import RecoveryPlan
 from holdfast.planners.interface import PlanRequest, Solve
-from holdfast.planners.ppa import PLANNER, RecoveryPlan, recovery
+from holdfast.planners.ppa import PLANNER, recovery
 from holdfast.planners.ppa.fidelity import fidelity_model
 from holdfast.planners.ppa.fidelity_incremental import FidelityState
 from holdfast.planners.ppa.recovery import Recovery

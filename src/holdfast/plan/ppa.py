@@ -1,4 +1,4 @@
-"""What the PPA planner answers: a replication plan, or an order of recovery."""
+"""The two plans of PPA: which tasks have a hot replica, and in which order failed tasks return."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from holdfast.planners.interface import PlanResult
+from holdfast.plan.base import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PpaPlan(PlanResult):
+class ReplicationPlan(Plan):
     """Which tasks have a hot replica. The objective is OF with everything else failed."""
 
     method: ClassVar[str] = "ppa"
@@ -26,7 +26,7 @@ class PpaPlan(PlanResult):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryPlan(PlanResult):
+class RecoveryPlan(Plan):
     """In which order failed tasks come back. The objective is the average fidelity."""
 
     method: ClassVar[str] = "ppa"
