@@ -63,7 +63,7 @@ def deploy(
     pipeline.validate()
     facts = layout(pipeline, shards=shards, fuse_sources=fuse_sources)
     chosen = cut_operators(pipeline, cuts, shards=shards)
-    ends = set(facts.forced) | chosen | {sink.inputs[0] for sink in pipeline.sinks}
+    ends = set(facts.forced) | chosen
     trees = [
         _members(pipeline, operator.name, ends)
         for operator in pipeline.operators

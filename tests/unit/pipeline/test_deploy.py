@@ -10,6 +10,7 @@ from holdfast.model.deployment import Boundary, Deployment
 from holdfast.pipeline import Console, Parquet, Pipeline, Rate, deploy
 from holdfast.pipeline.graph import layout
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, ReplicationPlan
+from holdfast.topology.boundaries import forced_boundaries
 
 pytestmark = pytest.mark.unit
 
@@ -269,3 +270,13 @@ def test_the_topology_requires_exactly_the_forced_boundaries_that_are_read(p):
     assert required == forced & inner
     ends = {segment.name for segment in deploy(p).segments if segment.kind != "exporter"}
     assert required <= ends
+
+
+@settings(deadline=None)
+@given(p=pipelines())
+def test_a_topology_and_its_pipeline_have_the_same_forced_boundaries(p):
+    """Finding them again in what planners see changes nothing."""
+    topology = p.topology()
+    keeps = [p.operator(operator.name).keeps_state for operator in topology.operators]
+    again = forced_boundaries(topology, stateful=keeps)
+    assert {topology.operators[i].name for i in again} == set(layout(p).forced)
