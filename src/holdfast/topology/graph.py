@@ -169,6 +169,15 @@ class Topology:
     def task_count(self) -> int:
         return sum(operator.parallelism for operator in self.operators)
 
+    @cached_property
+    def task_names(self) -> tuple[str, ...]:
+        """Task ids: `name` when the operator has one task, else `name.0`, `name.1`, ..."""
+        return tuple(
+            operator.task_name(k)
+            for operator in self.operators
+            for k in range(operator.parallelism)
+        )
+
     def operator(self, name: str) -> Operator:
         try:
             return self.operators[self.index[name]]

@@ -44,14 +44,9 @@ class TaskGraph:
     def size(self) -> int:
         return len(self.operator_of)
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
-        """Task ids: `name` when the operator has one task, else `name.0`, `name.1`, ..."""
-        return tuple(
-            operator.task_name(k)
-            for operator in self.topology.operators
-            for k in range(operator.parallelism)
-        )
+        return self.topology.task_names
 
     @cached_property
     def _by_name(self) -> dict[str, int]:

@@ -18,16 +18,7 @@ from holdfast.planners.interface import Progress, Sweep, SweepPoint
 
 pytestmark = pytest.mark.unit
 
-CONTRACT = {
-    "format",
-    "method",
-    "algorithm",
-    "feasible",
-    "optimal",
-    "bound",
-    "solve_ms",
-    "objective",
-}
+CONTRACT = {"method", "algorithm", "feasible", "optimal", "bound", "solve_ms", "objective"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +82,7 @@ def test_json_is_exactly_one_object(holdfast, topology_file) -> None:
     assert said.code == 0
     data = json.loads(said.out)
     assert set(data) >= CONTRACT
+    assert data["format"] == "holdfast-plan-1"
     assert data["objective"] == 3.0
     assert data["bound"] is None
     assert data["solve_ms"] >= 0

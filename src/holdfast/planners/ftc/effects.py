@@ -69,14 +69,9 @@ class EffectGraph:
         """Tasks that feed nothing."""
         return tuple(v for v in range(self.tasks) if not self.successors[v])
 
-    @cached_property
+    @property
     def names(self) -> tuple[str, ...]:
-        """Task ids, as in the task graph."""
-        return tuple(
-            operator.task_name(k)
-            for operator in self.topology.operators
-            for k in range(operator.parallelism)
-        )
+        return self.topology.task_names
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
