@@ -31,6 +31,9 @@ class PlanMarks:
     """One line about the whole plan."""
     feasible: bool = True
     backups: Mapping[int, int] = field(default_factory=dict)
+    """Operators whose output is logged."""
+    output_logged: str = "backup"
+    """What the plan calls them."""
     anchors: Mapping[int, int] = field(default_factory=dict)
     replicas: Mapping[int, int] = field(default_factory=dict)
     latency: Mapping[int, tuple[float, float]] = field(default_factory=dict)
@@ -68,6 +71,7 @@ def plan_marks(topology: Topology, plan: Plan) -> PlanMarks:
             return replace(
                 common,
                 backups=names.count(plan.boundaries),
+                output_logged="boundary",
                 latency=names.span(promised),
                 segments=tuple(
                     MarkedSegment(

@@ -118,7 +118,7 @@ def _contents(topology: Topology, marks: PlanMarks, i: int) -> list[_Line]:
         if i in counts:
             whole = count == 1 or (mark != "replica" and counts[i] == count)
             share = "" if whole else f" {counts[i]}/{count}"
-            said = "hot replica" if mark == "replica" else mark
+            said = {"replica": "hot replica", "backup": marks.output_logged}.get(mark, mark)
             lines.append(_Line(text=said + share, style=f"strong {mark}", bold=True))
     for segment in marks.segments:
         if i in segment.heads and segment.frequency is not None:
@@ -167,7 +167,7 @@ def _edges(geometry: Geometry, kinds: Sequence[Partitioning | None]) -> list[str
     out = []
     for curve, kind in zip(geometry.curves, kinds, strict=True):
         style = f"edge {kind}" if kind else "edge"
-        path = curve.path(geometry.direction, cut=6.0)
+        path = curve.path(geometry.direction, short=6.0)
         out.append(f'<path class="{style}" d="{path}"/>{_head(curve, geometry.direction)}')
     return out
 
@@ -212,7 +212,7 @@ def _boxes(
 
 
 def _bar(box: Rect, direction: Direction, mark: str, share: float) -> str:
-    """A bold boundary: on the side where tuples come in (anchor) or go out (backup).
+    """A bold bar: on the side where tuples come in (anchor) or go out (backup).
 
     Where only a share of the tasks is chosen, that share of the bar is solid.
     """

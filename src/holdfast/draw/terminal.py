@@ -62,7 +62,7 @@ def _lines(topology: Topology, marks: PlanMarks, i: int) -> list[str]:
     said = []
     for mark, counts in (
         ("anchor", marks.anchors),
-        ("backup", marks.backups),
+        (marks.output_logged, marks.backups),
         ("hot", marks.replicas),
     ):
         if i in counts:

@@ -416,10 +416,10 @@ class Configuration:
         The unluckiest failure comes just before a checkpoint is complete: what arrived during the
         whole interval and while the segment wrote its state has to be replayed.
         """
-        cut, model = self.partition, self.partition.model
-        each = model.state + np.where(cut.anchors, model.access, 0.0)
-        writing = np.bincount(cut.label, weights=each, minlength=cut.size)[cut.label]
-        return self.recovery_times + cut.exposure.rework * writing
+        parts, model = self.partition, self.partition.model
+        each = model.state + np.where(parts.anchors, model.access, 0.0)
+        writing = np.bincount(parts.label, weights=each, minlength=parts.size)[parts.label]
+        return self.recovery_times + parts.exposure.rework * writing
 
 
 def divide(amount: FloatArray, frequency: FloatArray) -> FloatArray:
@@ -439,12 +439,12 @@ def configuration(
     chosen = model.is_source.copy()
     for name in anchors:
         chosen[index[name]] = True
-    cut = partition(model, chosen)
+    parts = partition(model, chosen)
     if isinstance(frequency, Mapping):
-        by_segment = np.full(cut.size, np.nan)
+        by_segment = np.full(parts.size, np.nan)
         for name, value in frequency.items():
-            by_segment[cut.label[index[name]]] = value
-        values = by_segment[cut.label]
+            by_segment[parts.label[index[name]]] = value
+        values = by_segment[parts.label]
     else:
         values = np.asarray(frequency, float)
-    return Configuration(partition=cut, frequency=values)
+    return Configuration(partition=parts, frequency=values)

@@ -67,7 +67,7 @@ def _at(problem: Problem, overhead: float) -> Problem:
 def _point(limit: float, found: Solution | None) -> SweepPoint:
     if found is None:
         return SweepPoint(x=limit, y=None)
-    detail = {"anchors": int(found.anchors.sum()), "segments": found.cut.size}
+    detail = {"anchors": int(found.anchors.sum()), "segments": found.partition.size}
     return SweepPoint(x=limit, y=found.allocation.recovery, detail=detail)
 
 

@@ -87,7 +87,7 @@ def make_classes(
     eta = plan.allocation.frequency
     some = np.isfinite(eta) & (eta > 0)
     used = np.log(eta[some]) if some.any() else np.zeros(1)
-    weight = plan.cut.replay[some] / eta[some] if some.any() else np.ones(1)
+    weight = plan.partition.replay[some] / eta[some] if some.any() else np.ones(1)
     if like is None:
         # Segments that hardly cost anything may fall into the outermost classes.
         order = np.argsort(used)
@@ -170,7 +170,7 @@ def make_pairs(problem: Problem, most: int, depth: int) -> Pairs:
 
 def segment_depth(plan: Solution) -> int:
     """Edges on the longest unsaved path of a plan."""
-    model, anchors = plan.cut.model, plan.anchors
+    model, anchors = plan.partition.model, plan.anchors
     depth = [0] * model.size
     for i in model.topology.order:
         if not anchors[i]:

@@ -83,23 +83,23 @@ def draw_failures(
 
 
 def _own(configuration: Configuration) -> tuple[FloatArray, FloatArray]:
-    cut = configuration.partition
-    model = cut.model
-    load = model.state + np.where(cut.anchors, model.access, 0.0)
-    rework = model.replay + np.where(cut.anchors, model.save, 0.0)
+    parts = configuration.partition
+    model = parts.model
+    load = model.state + np.where(parts.anchors, model.access, 0.0)
+    rework = model.replay + np.where(parts.anchors, model.save, 0.0)
     return load, rework
 
 
 def _dense(configuration: Configuration, failed: IntArray) -> tuple[FloatArray, FloatArray]:
-    cut = configuration.partition
+    parts = configuration.partition
     load, rework = _own(configuration)
     involved = _closure(configuration)[failed].any(axis=1)
     rows, many = failed.shape
-    oldest = np.full((rows, cut.size), np.inf)
-    at = np.repeat(np.arange(rows), many), cut.label[failed].ravel()
+    oldest = np.full((rows, parts.size), np.inf)
+    at = np.repeat(np.arange(rows), many), parts.label[failed].ravel()
     np.minimum.at(oldest, at, configuration.frequency[failed].ravel())
-    member = np.zeros((cut.model.size, cut.size))
-    member[np.arange(cut.model.size), cut.label] = 1.0
+    member = np.zeros((parts.model.size, parts.size))
+    member[np.arange(parts.model.size), parts.label] = 1.0
     loads, reworks = (involved * load) @ member, (involved * rework) @ member
     with np.errstate(divide="ignore", invalid="ignore"):
         time = loads + np.where(reworks > 0, reworks / oldest, 0.0)
@@ -108,29 +108,29 @@ def _dense(configuration: Configuration, failed: IntArray) -> tuple[FloatArray, 
 
 def _closure(configuration: Configuration) -> BoolArray:
     """Row i: i and its ancestors in its segment."""
-    cut = configuration.partition
-    closure = np.eye(cut.model.size, dtype=bool)
-    for i in cut.model.topology.order:
-        if not cut.anchors[i]:
-            for j in cut.model.upstream[i]:
+    parts = configuration.partition
+    closure = np.eye(parts.model.size, dtype=bool)
+    for i in parts.model.topology.order:
+        if not parts.anchors[i]:
+            for j in parts.model.upstream[i]:
                 closure[i] |= closure[j]
     return closure
 
 
 def _sparse(configuration: Configuration, failed: IntArray) -> tuple[FloatArray, FloatArray]:
-    cut = configuration.partition
+    parts = configuration.partition
     load, rework = _own(configuration)
     masks: dict[int, int] = {}
     total, longest = np.zeros(len(failed)), np.zeros(len(failed))
     for k, row in enumerate(failed.tolist()):
         groups: dict[int, list[int]] = {}
         for i in row:
-            groups.setdefault(int(cut.label[i]), []).append(i)
+            groups.setdefault(int(parts.label[i]), []).append(i)
         for members in groups.values():
             mask = 0
             for i in members:
                 if i not in masks:
-                    masks[i] = ancestors_mask(cut.model, cut.anchors, i)
+                    masks[i] = ancestors_mask(parts.model, parts.anchors, i)
                 mask |= masks[i]
             inside = bits(mask)
             oldest = float(configuration.frequency[members].min())

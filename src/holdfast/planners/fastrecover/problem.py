@@ -44,7 +44,7 @@ GAP = 1e-9
 class Solution:
     """One plan: anchors, and frequencies per segment or per operator."""
 
-    cut: Partition
+    partition: Partition
     allocation: Allocation
     objective: float
     frequency: FloatArray
@@ -52,7 +52,7 @@ class Solution:
 
     @property
     def anchors(self) -> BoolArray:
-        return self.cut.anchors
+        return self.partition.anchors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,21 +88,21 @@ class Problem:
         return self._seen[key]
 
     def _solve(self, anchors: BoolArray) -> Solution | None:
-        cut = partition(self.model, anchors)
-        found = allocate(cut, self.goal, self.rule)
+        parts = partition(self.model, anchors)
+        found = allocate(parts, self.goal, self.rule)
         if found is None:
             return None
         return Solution(
-            cut=cut,
+            partition=parts,
             allocation=found,
             objective=found.objective(self.goal),
-            frequency=found.frequency[cut.label],
+            frequency=found.frequency[parts.label],
         )
 
-    def priced(self, cut: Partition, price: float) -> float:
+    def priced(self, parts: Partition, price: float) -> float:
         """Recovery + price * overhead of a partition at its best frequencies."""
-        paid = charge(cut.replay, cut.write, cut.max_frequency, price, self.rule)
-        return float((cut.fixed + price * cut.save + paid).sum())
+        paid = charge(parts.replay, parts.write, parts.max_frequency, price, self.rule)
+        return float((parts.fixed + price * parts.save + paid).sum())
 
     def safest(self) -> BoolArray:
         """The anchors that meet the goal if any do.
@@ -146,12 +146,12 @@ def first_price(solution: Solution) -> float:
     """The price at which a plan's frequencies are its best."""
     level = solution.allocation.level
     if math.isinf(level) or level <= 0:
-        cut = solution.cut
-        active = (cut.replay > 0) & (cut.write > 0)
+        parts = solution.partition
+        active = (parts.replay > 0) & (parts.write > 0)
         if not active.any():
             return 1.0
         reach = np.minimum(solution.allocation.frequency[active], 1e6)
-        return float(np.median(cut.replay[active] / cut.write[active] / reach**2))
+        return float(np.median(parts.replay[active] / parts.write[active] / reach**2))
     return 1.0 / level**2
 
 
@@ -184,8 +184,8 @@ def search_price(
         state.best = problem.better(state.best, found)
         if state.closed(tolerance) or solve.should_stop():
             break
-        cut = found.cut if found is not None else partition(problem.model, anchors)
-        recovery, overhead = measures(cut, natural(cut, price, problem.rule))
+        parts = found.partition if found is not None else partition(problem.model, anchors)
+        recovery, overhead = measures(parts, natural(parts, price, problem.rule))
         dear = overhead > goal.limit if goal.bounded == "overhead" else recovery < goal.limit
         low, high = (max(low, price), high) if dear else (low, min(high, price))
         if high < low * (1 + precision):
@@ -255,8 +255,8 @@ def climb_price(
 
 def with_frequencies(problem: Problem, anchors: BoolArray, frequency: FloatArray) -> Solution:
     """A plan with the frequencies an algorithm chose itself, per operator."""
-    cut = partition(problem.model, anchors)
-    shape = Configuration(partition=cut, frequency=frequency)
+    parts = partition(problem.model, anchors)
+    shape = Configuration(partition=parts, frequency=frequency)
     if problem.goal.bounded == "overhead":
         for step in range(8):
             excess = shape.overhead / problem.goal.limit - 1
@@ -264,9 +264,9 @@ def with_frequencies(problem: Problem, anchors: BoolArray, frequency: FloatArray
                 break
             # Rounding alone must not carry a plan above its bound.
             frequency = frequency * (1 - 1e-15 * 4**step)
-            shape = Configuration(partition=cut, frequency=frequency)
-    by_segment = np.zeros(cut.size)
-    by_segment[cut.label] = frequency
+            shape = Configuration(partition=parts, frequency=frequency)
+    by_segment = np.zeros(parts.size)
+    by_segment[parts.label] = frequency
     found = Allocation(
         frequency=by_segment,
         recovery=shape.expected_recovery_time,
@@ -275,5 +275,8 @@ def with_frequencies(problem: Problem, anchors: BoolArray, frequency: FloatArray
         exact=False,
     )
     return Solution(
-        cut=cut, allocation=found, objective=found.objective(problem.goal), frequency=frequency
+        partition=parts,
+        allocation=found,
+        objective=found.objective(problem.goal),
+        frequency=frequency,
     )

@@ -21,7 +21,7 @@ def to_plan(problem: Problem, outcome: Outcome, algorithm: str, solve: Solve) ->
     found = outcome.solution
     if found is None:
         return FastRecoverPlan(algorithm=algorithm, feasible=False, note=outcome.note)
-    shape = Configuration(partition=found.cut, frequency=found.frequency)
+    shape = Configuration(partition=found.partition, frequency=found.frequency)
     names = [operator.name for operator in problem.model.topology.operators]
     few = problem.model.size >= LARGE
     lost = machine_failures(shape, solve.rng, samples=100 if few else 1000)
@@ -43,7 +43,7 @@ def to_plan(problem: Problem, outcome: Outcome, algorithm: str, solve: Solve) ->
 
 
 def _segments(found: Solution, names: list[str]) -> tuple[CheckpointedSegment, ...]:
-    label, anchors = found.cut.label.tolist(), found.anchors.tolist()
+    label, anchors = found.partition.label.tolist(), found.anchors.tolist()
     members: dict[int, list[int]] = {}
     heads: dict[int, list[int]] = {}
     for i, number in enumerate(label):

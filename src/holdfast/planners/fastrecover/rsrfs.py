@@ -33,10 +33,10 @@ def rsrfs(problem: Problem, solve: Solve, *, steps: int = DEFAULT_STEPS) -> Outc
     if start.solution is None:
         return start
     order = np.asarray(problem.model.topology.order)
-    cut = start.solution.cut
-    head = cut.anchors[order]
-    replay = (problem.model.failure * cut.exposure.rework)[order]
-    write = (problem.model.state + np.where(cut.anchors, problem.model.access, 0.0))[order]
+    parts = start.solution.partition
+    head = parts.anchors[order]
+    replay = (problem.model.failure * parts.exposure.rework)[order]
+    write = (problem.model.state + np.where(parts.anchors, problem.model.access, 0.0))[order]
     cap = problem.model.max_frequency[order]
     eta = start.solution.frequency[order].copy()
     room = problem.goal.limit - start.solution.allocation.overhead
@@ -51,7 +51,7 @@ def rsrfs(problem: Problem, solve: Solve, *, steps: int = DEFAULT_STEPS) -> Outc
         room -= swap.overhead
     frequency = np.zeros(len(eta))
     frequency[order] = eta
-    found = with_frequencies(problem, cut.anchors, frequency)
+    found = with_frequencies(problem, parts.anchors, frequency)
     return Outcome(solution=found, note=start.note)
 
 

@@ -71,17 +71,17 @@ class RelaxedProblem(Problem):
     rounded: bool
 
     def _solve(self, anchors: BoolArray) -> Solution | None:
-        cut = partition(self.model, anchors)
+        parts = partition(self.model, anchors)
         segments = self._pools(anchors)
         s = np.array([strength(pools, rounded=self.rounded) for pools in segments])
-        uncapped = np.full(cut.size, np.inf)
-        as_one = replace(cut, replay=s, write=s, max_frequency=uncapped)
+        uncapped = np.full(parts.size, np.inf)
+        as_one = replace(parts, replay=s, write=s, max_frequency=uncapped)
         found = allocate(as_one, self.goal, self.rule)
         if found is None:
             return None
         frequency = self._spread(segments, found.level)
         return Solution(
-            cut=as_one,
+            partition=as_one,
             allocation=found,
             objective=found.objective(self.goal),
             frequency=frequency,

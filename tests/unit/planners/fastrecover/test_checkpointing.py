@@ -82,10 +82,10 @@ def test_segments_of_graphs_follow_the_definition(seed, size):
     sources = set(topology.sources)
     anchors = frozenset(i for i in range(size) if i in sources or rng.random() < 0.4)
     chosen = np.isin(np.arange(size), list(anchors))
-    cut = partition(checkpoint_model(topology), chosen)
-    groups = {frozenset(np.flatnonzero(cut.label == s).tolist()) for s in range(cut.size)}
+    parts = partition(checkpoint_model(topology), chosen)
+    groups = {frozenset(np.flatnonzero(parts.label == s).tolist()) for s in range(parts.size)}
     assert groups == set(components(topology, anchors))
-    found = sorted(zip(cut.fixed, cut.replay, cut.write, cut.save, strict=True))
+    found = sorted(zip(parts.fixed, parts.replay, parts.write, parts.save, strict=True))
     want = np.array(sorted(reference_costs(topology, anchors)))
     assert np.array(found) == pytest.approx(want, rel=1e-9)
 
@@ -94,8 +94,8 @@ def test_an_ancestor_counts_once():
     """Two paths to one ancestor do not make it recover twice."""
     topology = random_topology(np.random.default_rng(0), [(0, 1), (0, 2), (1, 3), (2, 3)], 4)
     model = checkpoint_model(topology)
-    cut = partition(model, model.is_source)
-    assert cut.exposure.load[3] == pytest.approx(model.state.sum())
+    parts = partition(model, model.is_source)
+    assert parts.exposure.load[3] == pytest.approx(model.state.sum())
     assert involved(topology, frozenset({0}), 3) == {0, 1, 2, 3}
 
 

@@ -117,7 +117,7 @@ def test_children_share_overhead_by_knapsack():
 
 
 def multiples(solution):
-    order = solution.cut.model.topology.order
+    order = solution.partition.model.topology.order
     for before, i in itertools.pairwise(order):
         if not solution.anchors[i]:
             ratio = solution.frequency[before] / solution.frequency[i]
@@ -165,20 +165,20 @@ def test_relaxed_frequencies_equal_brute_force_over_powers():
         room = goal.limit - float(model.save[chosen].sum())
         if room <= 0:
             continue
-        cut = problem_of(topology, goal).solve(chosen).cut
-        a, b = model.failure * cut.exposure.rework, model.state
+        parts = problem_of(topology, goal).solve(chosen).partition
+        a, b = model.failure * parts.exposure.rework, model.state
         ranges = [range(1) if chosen[i] else range(-6, 1) for i in range(3)]
         total = math.inf
         for steps in itertools.product(*ranges):
             scale = np.zeros(3)
             for i in range(3):
                 scale[i] = 1.0 if chosen[i] else scale[i - 1] * 2.0 ** steps[i]
-            parts = [
+            costs = [
                 math.sqrt((a[m] / scale[m]).sum() * (b[m] * scale[m]).sum())
                 for m in stretches(anchors, 3)
             ]
-            total = min(total, sum(parts))
-        best = min(best, float(cut.fixed.sum()) + total**2 / room)
+            total = min(total, sum(costs))
+        best = min(best, float(parts.fixed.sum()) + total**2 / room)
     found = rsrfs_exact(problem_of(topology, goal), Solve())
     assert found.solution.objective == pytest.approx(best, rel=1e-6)
 
