@@ -14,8 +14,9 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
+    from holdfast.clock import Clock
     from holdfast.plan import Plan
-    from holdfast.planners.interface import Planner, PlanRequest, Progress, Sweep
+    from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
     from holdfast.topology.graph import Topology
 
 DEFAULT_TIME_LIMIT = "30s"
@@ -223,23 +224,22 @@ class _Job:
     quiet: bool
 
     def plan(self) -> Plan:
-        from holdfast.clock import SystemClock
-        from holdfast.planners.planning import make_plan, make_solve
+        from holdfast.planners.planning import make_plan
 
-        clock = SystemClock()
-        with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
-            solve = make_solve(
-                clock,
-                time_limit_s=self.limit_s,
-                interrupted=lambda: stop.pressed,
-                report=report,
-                seed=self.seed,
-            )
+        with self._solving() as (solve, clock):
             return make_plan(self.planner, self.topology, self.request, solve, clock)
 
     def sweep(self) -> Sweep:
+        from holdfast.planners.planning import make_sweep
+
+        with self._solving() as (solve, _):
+            return make_sweep(self.planner, self.topology, self.request, solve)
+
+    @contextmanager
+    def _solving(self) -> Iterator[tuple[Solve, Clock]]:
+        """The world around the planner; Ctrl-C asks it for the best so far."""
         from holdfast.clock import SystemClock
-        from holdfast.planners.planning import make_solve, make_sweep
+        from holdfast.planners.planning import make_solve
 
         clock = SystemClock()
         with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
@@ -250,7 +250,7 @@ class _Job:
                 report=report,
                 seed=self.seed,
             )
-            return make_sweep(self.planner, self.topology, self.request, solve)
+            yield solve, clock
 
 
 def _show_plan(job: _Job, result: Plan, *, explain: bool, as_json: bool, out: Path | None) -> None:

@@ -95,10 +95,6 @@ class TaskGraph:
     def is_source(self) -> NDArray[np.bool_]:
         return np.asarray(np.bincount(self.link_target, minlength=self.size) == 0)
 
-    @cached_property
-    def is_sink(self) -> NDArray[np.bool_]:
-        return np.asarray(np.bincount(self.link_source, minlength=self.size) == 0)
-
     def tasks_of(self, operator: int) -> range:
         return range(int(self.first[operator]), int(self.first[operator + 1]))
 

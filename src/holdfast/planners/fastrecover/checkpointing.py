@@ -31,11 +31,6 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
-TUPLE_COST = 5.0e-5
-"""Default time to store one size unit of tuples (calibrated in minutes per KB)."""
-STATE_COST = 3.0e-7
-"""Default time to store one size unit of state (calibrated in minutes per KB)."""
-
 
 class StorageCost(Protocol):
     """Time to write or read `size` in one access: `fixed + per_size * size`."""

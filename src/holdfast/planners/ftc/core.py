@@ -75,10 +75,6 @@ def rooms(core: Core, backed: Sequence[int]) -> list[float]:
     return room
 
 
-def is_feasible(core: Core, backed: Sequence[int]) -> bool:
-    return all(cap >= L for L, cap in zip(latencies(core, backed), core.caps, strict=True))
-
-
 def least_latencies(core: Core) -> list[float]:
     """L when everything that may be a backup is one: only forbidden producers are waited for."""
     return latencies(core, [cost < math.inf for cost in core.costs])

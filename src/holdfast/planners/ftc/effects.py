@@ -19,7 +19,7 @@ in tasks where the pairs would be millions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal
@@ -234,40 +234,3 @@ def overall_latency(latency: Iterable[float]) -> float:
 def slack(bound: float) -> float:
     """The bound with its tolerance: a latency up to this counts as within it."""
     return bound + TOLERANCE * max(1.0, abs(bound))
-
-
-# -- covers ---------------------------------------------------------------------------------------
-
-
-def cover_set(graph: EffectGraph, backed: Collection[int], task: int) -> frozenset[int]:
-    """The nearest backups upstream of a task: all the data its recovery needs."""
-    return _walk(graph.predecessors, graph.tasks, backed, task) & frozenset(backed)
-
-
-def forward_cover(graph: EffectGraph, backed: Collection[int], backup: int) -> frozenset[int]:
-    """The tasks downstream whose recovery reads this backup; empty if it is none."""
-    if backup not in backed:
-        return frozenset()
-    return _walk(graph.successors, graph.tasks, backed, backup)
-
-
-def backward_cover(graph: EffectGraph, backed: Collection[int], backup: int) -> frozenset[int]:
-    """The tasks upstream whose results this backup preserves; empty if it is none."""
-    if backup not in backed:
-        return frozenset()
-    return _walk(graph.predecessors, graph.tasks, backed, backup)
-
-
-def _walk(
-    neighbours: list[list[int]], tasks: int, backed: Collection[int], start: int
-) -> frozenset[int]:
-    """Everything reached without passing through a backup; backups reached are included."""
-    seen: set[int] = set()
-    stack = [start]
-    while stack:
-        for node in neighbours[stack.pop()]:
-            if node not in seen:
-                seen.add(node)
-                if node not in backed:
-                    stack.append(node)
-    return frozenset(node for node in seen if node < tasks)

@@ -110,10 +110,6 @@ class FidelityModel:
         complete = self.propagate(alive.astype(np.float64))
         return {q.name: float(q.parts @ complete[self.spans[q.operator]]) for q in self.queries}
 
-    def information_loss(self, alive: BoolArray) -> FloatArray:
-        """Per task, the information loss of its output."""
-        return 1.0 - self.propagate(alive.astype(np.float64))
-
     def completeness(self, alive: BoolArray) -> float:
         """Internal completeness when exactly the tasks marked in `alive` run."""
         return float(self.evaluate(alive[None, :]).completeness[0])

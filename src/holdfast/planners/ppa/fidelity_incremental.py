@@ -58,16 +58,6 @@ class FidelityState:
         """A `with` block after which everything is as before."""
         return Trial(self)
 
-    def if_alive(self, tasks: Iterable[int]) -> float:
-        """OF if these were alive too; nothing changes."""
-        with self.trial():
-            return self.revive(tasks)
-
-    def if_failed(self, tasks: Iterable[int]) -> float:
-        """OF if these failed; nothing changes."""
-        with self.trial():
-            return self.fail(tasks)
-
     def _set(self, tasks: Iterable[int], value: float) -> float:
         model = self.model
         dirty: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.planners.ftc.instances import random_instance, topology_of
 
 from holdfast.planners.ftc import PLANNER, relax
-from holdfast.planners.ftc.core import Core, is_feasible
+from holdfast.planners.ftc.core import Core, latencies
 from holdfast.planners.ftc.heuristics import quick_plan
 from holdfast.planners.ftc.master import Master
 from holdfast.planners.ftc.odd_cycles import Cut, WindowGraph, halved
@@ -45,7 +45,11 @@ def plans(core: Core) -> list[bytearray]:
     sets = itertools.chain.from_iterable(
         itertools.combinations(free, size) for size in range(len(free) + 1)
     )
-    return [backed for backed in map(core.flags, sets) if is_feasible(core, backed)]
+    return [
+        backed
+        for backed in map(core.flags, sets)
+        if all(cap >= L for L, cap in zip(latencies(core, backed), core.caps, strict=True))
+    ]
 
 
 def holds(cut: Cut, backed: bytearray) -> bool:

@@ -27,12 +27,14 @@ def test_any_sequence_of_failures_and_returns(seed):
         returns = bool(rng.random() < 0.5)
         trial = alive.copy()
         trial[tasks] = returns
-        tried = state.if_alive(tasks) if returns else state.if_failed(tasks)
+        with state.trial():
+            tried = (state.revive if returns else state.fail)(tasks)
         assert tried == pytest.approx(model.fidelity(trial), abs=1e-12)
         assert state.fidelity == pytest.approx(model.fidelity(alive), abs=1e-12)
         with state.trial():
             state.revive(range(model.size))
-            assert state.if_failed(range(model.size)) == pytest.approx(0, abs=1e-12)
+            with state.trial():
+                assert state.fail(range(model.size)) == pytest.approx(0, abs=1e-12)
             assert state.fidelity == pytest.approx(1, abs=1e-12)
         (state.revive if returns else state.fail)(tasks)
         alive = trial
