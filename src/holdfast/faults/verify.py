@@ -40,7 +40,7 @@ from holdfast.faults.rundir import (
     late_rows,
 )
 from holdfast.faults.sinks import SinkContent, read_sink
-from holdfast.pipeline import Expected, Generator, Operator, Pipeline, Rate
+from holdfast.pipeline import Expected, Generator, Pipeline, PipelineOperator, Rate
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -200,7 +200,7 @@ def _check_source(
 
 
 def _check_sink(
-    run_dir: Path, pipeline: Pipeline, sink: Operator, expected: Expected, kept: _Input
+    run_dir: Path, pipeline: Pipeline, sink: PipelineOperator, expected: Expected, kept: _Input
 ) -> Finding:
     if sink.sink is None:
         raise AssertionError("a sink operator has a sink")
@@ -229,7 +229,7 @@ def _check_sink(
     )
 
 
-def _newest(content: SinkContent, producer: Operator) -> SinkContent:
+def _newest(content: SinkContent, producer: PipelineOperator) -> SinkContent:
     """Of upserted rows the newest version of each, which is what they mean."""
     if producer.mode != "upsert":
         return content

@@ -16,7 +16,7 @@ from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.graph import Layout, layout
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, Plan
 
 Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Plan | Mapping[str, Any]
@@ -165,7 +165,7 @@ def _backed_up(pipeline: Pipeline, backups: Iterable[str], count: Mapping[str, i
     return set(tasks)
 
 
-def _members(pipeline: Pipeline, root: str, ends: set[str]) -> tuple[Operator, ...]:
+def _members(pipeline: Pipeline, root: str, ends: set[str]) -> tuple[PipelineOperator, ...]:
     """The operators of the segment that ends with `root`, in topological order."""
     found = {root}
     for operator in reversed(pipeline.operators):
@@ -195,7 +195,7 @@ def _boundaries(pipeline: Pipeline, ends: set[str]) -> dict[str, tuple[Boundary,
     return logs
 
 
-def _read(consumer: Operator, index: int, logs: tuple[Boundary, ...]) -> Boundary:
+def _read(consumer: PipelineOperator, index: int, logs: tuple[Boundary, ...]) -> Boundary:
     """The one of an input's logs that a consumer reads."""
     key = consumer.key_of_input(index)
     return next((log for log in logs if log.key == key), logs[0])
@@ -203,7 +203,7 @@ def _read(consumer: Operator, index: int, logs: tuple[Boundary, ...]) -> Boundar
 
 def _segment(
     pipeline: Pipeline,
-    members: tuple[Operator, ...],
+    members: tuple[PipelineOperator, ...],
     facts: Layout,
     logs: Mapping[str, tuple[Boundary, ...]],
     *,
@@ -237,7 +237,7 @@ def _segment(
 def _least(
     pipeline: Pipeline,
     value: PerOperator,
-    members: tuple[Operator, ...],
+    members: tuple[PipelineOperator, ...],
     default: int,
     what: str,
 ) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from holdfast.errors import BadInputError
 from holdfast.model.deployment import KEY_GROUPS
 from holdfast.pipeline.api import Pipeline
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.sources import Rate
 from holdfast.topology import graph as model
 from holdfast.topology.boundaries import Reason, all_boundaries, own_boundaries, rows_move
@@ -133,7 +133,7 @@ def _asked_shards(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, in
     return asked
 
 
-def _alone(pipeline: Pipeline, source: Operator) -> bool:
+def _alone(pipeline: Pipeline, source: PipelineOperator) -> bool:
     """Whether a source can be fused: nothing joins its stream before a boundary or the end."""
     name = source.name
     for _ in pipeline.operators:
@@ -149,7 +149,7 @@ def _alone(pipeline: Pipeline, source: Operator) -> bool:
 
 
 def _count(
-    operator: Operator, asked: Mapping[str, int], count: Mapping[str, int], logged: set[str]
+    operator: PipelineOperator, asked: Mapping[str, int], count: Mapping[str, int], logged: set[str]
 ) -> int:
     if operator.kind != "map":
         return asked[operator.name]
@@ -157,6 +157,6 @@ def _count(
     return 1 if producer in logged else count[producer]
 
 
-def _in_step(operator: Operator, producer: str, count: Mapping[str, int]) -> bool:
+def _in_step(operator: PipelineOperator, producer: str, count: Mapping[str, int]) -> bool:
     """Whether each shard of the operator reads the same shard of the producer."""
     return operator.kind == "map" and count[producer] == count[operator.name]

@@ -24,7 +24,7 @@ STATEFUL: frozenset[OperatorKind] = frozenset({"aggregate", "stateful", "join"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class PipelineOperator:
     """One step of a pipeline."""
 
     name: str
