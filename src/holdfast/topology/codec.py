@@ -426,8 +426,12 @@ class _Dumper(_BaseDumper):  # type: ignore[misc]
 
 
 def _represent_str(dumper: Any, text: str) -> Any:
-    # Quote what the 1.1 reader of other tools would take for a boolean.
-    style = "'" if text.lower() in ("y", "n", "yes", "no", "on", "off") else None
+    # Quote what the 1.1 reader of other tools would take for a boolean, and what ours would take
+    # for a number: `1e5` is one by the rules of 1.2, and PyYAML writes by those of 1.1.
+    taken = text.lower() in ("y", "n", "yes", "no", "on", "off") or any(
+        pattern.match(text) for _, pattern in _Loader.yaml_implicit_resolvers.get(text[:1], ())
+    )
+    style = "'" if taken else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

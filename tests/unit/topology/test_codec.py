@@ -67,6 +67,15 @@ def test_written_topologies_read_back_equal(topology, form) -> None:
     assert parse_topology(text, format=form, origin="x") == topology
 
 
+@pytest.mark.parametrize(
+    "name", ["0E0", "1e5", "-.5", "1.", "+3", "0x1f", "~", "null", "no", "True"]
+)
+def test_names_like_numbers_are_written_as_names(name):
+    """What a reader would take for a number, a truth value or nothing is quoted."""
+    topology = Topology(name=name, operators=(Operator(name=name),))
+    assert parse_topology(dump_topology(topology, "yaml"), format="yaml", origin="x") == topology
+
+
 BAD = {
     "unknown field": ("operators: [{name: a, state_sise: 3}]", "did you mean 'state_size'"),
     "wrong type": (
