@@ -30,10 +30,10 @@ from typing import Any
 
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.client import ControlClient
+from holdfast.deployment import Deployment
 from holdfast.faults.prove import Normal, Recovered, bound_kept, percentile
 from holdfast.faults.prove_result import Audience, Proof, Struck
 from holdfast.faults.prove_run import Proving, prove
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.pipeline.deploy import deploy_options
 from holdfast.plan import JointPlan, Plan

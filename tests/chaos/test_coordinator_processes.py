@@ -17,11 +17,11 @@ from holdfast.control.policy import Policy
 from holdfast.control.shell.endpoint import FILE, read_endpoint
 from holdfast.control.shell.rundir import RunSpec, journal_path, node_log_path
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.stall import StallPolicy
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.node.processes import ProcessId

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec, journal_path, scratch_path
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.health.budget import RestartBudget
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.runtime.launch.children import ProcessList
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running

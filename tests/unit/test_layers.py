@@ -24,21 +24,31 @@ PAGE = ROOT / "docs" / "architecture.md"
 BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 # Every edge there is between packages: each may import those behind it, itself and the base.
 EDGES = {
-    "cli": "control draw faults model pipeline plan planners predict runtime testing topology",
-    "control": "health model",
+    "cli": "control deployment draw faults pipeline plan planners predict runtime testing topology",
+    "control": "deployment health",
+    "deployment": "",
     "draw": "plan topology",
-    "faults": "control draw health model pipeline plan runtime topology",
+    "faults": "control deployment draw health pipeline plan runtime topology",
     "health": "",
-    "model": "",
-    "pipeline": "model plan topology",
+    "pipeline": "deployment plan topology",
     "plan": "",
     "planners": "plan predict topology",
     "predict": "topology",
-    "runtime": "control health model pipeline predict",
-    "testing": "control model planners predict runtime topology",
+    "runtime": "control deployment health pipeline predict",
+    "testing": "control deployment planners predict runtime topology",
     "topology": "",
 }
-PURE = {"control", "draw", "health", "model", "pipeline", "plan", "planners", "predict", "topology"}
+PURE = {
+    "control",
+    "deployment",
+    "draw",
+    "health",
+    "pipeline",
+    "plan",
+    "planners",
+    "predict",
+    "topology",
+}
 IMPURE_MODULES = {"time", "random", "asyncio", "pyspark"}
 # The only places in otherwise pure packages that act on the world.
 SHELLS = {"control/shell", "control/server.py", "control/client.py", "control/__main__.py"}

@@ -12,7 +12,7 @@ from holdfast.errors import BadInputError
 from holdfast.quantities import parse_time
 
 if TYPE_CHECKING:
-    from holdfast.model.deployment import Deployment
+    from holdfast.deployment import Deployment
     from holdfast.pipeline import Pipeline
     from holdfast.pipeline.deploy import Cuts
     from holdfast.plan import Plan

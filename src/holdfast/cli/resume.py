@@ -11,8 +11,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from holdfast.control.shell.rundir import RunSpec, read_spec, spec_path
+from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment
 
 
 def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:

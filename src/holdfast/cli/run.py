@@ -26,7 +26,7 @@ from holdfast.cli.deployment import (
 if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
     from holdfast.control.shell.rundir import RunSpec
-    from holdfast.model.deployment import Deployment
+    from holdfast.deployment import Deployment
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
 RunDir = Annotated[

@@ -18,7 +18,7 @@ from holdfast.control.policy import Policy
 from holdfast.control.state import State
 from holdfast.control.turn import Turn
 from holdfast.control.vitals import Vitals
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 
 class Coordinator:

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias, assert_never
 from holdfast.control import facts as f
 from holdfast.control.events import Unit
 from holdfast.control.facts import DownReason, Fact
+from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
-from holdfast.model.deployment import UnitId
 
 TIMELINE_LENGTH = 400
 """Facts kept for people to read; older ones are gone after the next compaction."""

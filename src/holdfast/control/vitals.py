@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.control.events import Gauges, UnitReport
+from holdfast.deployment import UnitId
 from holdfast.health.heartbeat import HeartbeatDetector, HeartbeatPolicy, detector
 from holdfast.health.stall import StallDetector
-from holdfast.model.deployment import UnitId
 
 LOSSES_LENGTH = 100
 

@@ -14,10 +14,10 @@ from holdfast.control.client import ControlClient
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.deployment import Deployment
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
 from holdfast.faults.verify import Verdict, verify
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, StopReport, all_running

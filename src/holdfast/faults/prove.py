@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtrc
 
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment
 from holdfast.plan import JointPlan, Latency, Plan
 
 PLANNED_SHARE = 1 / 20

@@ -21,6 +21,7 @@ import numpy as np
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
 from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.deployment import Deployment
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.faults.prove import (
     Aim,
@@ -38,7 +39,6 @@ from holdfast.faults.prove import (
 from holdfast.faults.prove_result import Audience, Proof, Struck
 from holdfast.faults.verify import verify
 from holdfast.health.budget import RestartBudget
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.plan import Plan
 from holdfast.runtime.launch.local import LaunchSettings

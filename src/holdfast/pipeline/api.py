@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
+from holdfast.deployment import KEY_GROUPS, OutputMode
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import KEY_GROUPS, OutputMode
 from holdfast.pipeline.operators import OnError, OperatorFunction, OperatorKind, PipelineOperator
 from holdfast.pipeline.sinks import Sink
 from holdfast.pipeline.sources import Source

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.graph import Layout, layout

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import KEY_GROUPS
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.sources import Rate

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 UnitState = Literal["starting", "running", "stopped", "failed"]
 

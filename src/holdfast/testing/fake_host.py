@@ -25,7 +25,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from holdfast.control.shell.rundir import RunSpec
-from holdfast.model.deployment import Deployment, Segment, UnitId
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.runtime.host import UnitStatus
 
 POLL_S = 0.01

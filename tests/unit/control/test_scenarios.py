@@ -10,7 +10,7 @@ from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.placement import Candidate, choose
 from holdfast.control.state import IllegalTransitionError
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 

@@ -12,10 +12,10 @@ from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import Fact
 from holdfast.control.invariants import broken_commands, validate
 from holdfast.control.policy import Policy
+from holdfast.deployment import UnitId
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.stall import StallPolicy
-from holdfast.model.deployment import UnitId
 
 A, B, C = (UnitId(segment=name) for name in "abc")
 

@@ -10,10 +10,10 @@ from tests.unit.faults.rundirs import write_run
 from holdfast.clock import ManualClock
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec, write_spec
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.inject import PATIENCE_S, Injector
 from holdfast.faults.schedule import Fault, Schedule
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Console, Files, Pipeline
 
 pytestmark = pytest.mark.unit

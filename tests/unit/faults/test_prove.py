@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.faults.prove import (
     PHASES,
@@ -27,7 +28,6 @@ from holdfast.faults.prove import (
     paces,
     promises,
 )
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.plan import FtcPlan, JointPlan, Latency, RecoveryPhases
 
 pytestmark = pytest.mark.unit

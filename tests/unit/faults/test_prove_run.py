@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment.records import SliceRecord
 from holdfast.faults.prove_run import SliceWatch
-from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import SliceRecord
 from holdfast.runtime.log.layout import member
 from holdfast.runtime.log.slicelog import SliceLog
 

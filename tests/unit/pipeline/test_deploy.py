@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.pipelines import both, pipelines, same
 
+from holdfast.deployment import Boundary, Deployment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment
 from holdfast.pipeline import Console, Parquet, Pipeline, Rate, deploy
 from holdfast.pipeline.graph import layout
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, ReplicationPlan

@@ -20,8 +20,8 @@ from typing import Any
 
 from holdfast.control import codec
 from holdfast.control.policy import Policy
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment
 
 FORMAT = "holdfast-run/1"
 BAD_INPUT = 2

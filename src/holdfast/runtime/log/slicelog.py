@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.errors import CheckFailedError, HoldfastError
-from holdfast.model.records import (
+from holdfast.deployment.records import (
     R,
     RangeRecord,
     SkipRecord,
@@ -24,6 +23,7 @@ from holdfast.model.records import (
     parse_record_name,
     record_name,
 )
+from holdfast.errors import CheckFailedError, HoldfastError
 from holdfast.runtime.log.layout import Layout, member
 from holdfast.runtime.log.store import FileStore, RecordStore
 

@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.runtime.host import UnitStatus
 
 STUCK_S = 5.0

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.model.deployment import Deployment, Segment, key_group_range
-from holdfast.model.records import SliceRecord
+from holdfast.deployment import Deployment, Segment, key_group_range
+from holdfast.deployment.records import SliceRecord
 from holdfast.pipeline import Pipeline, PipelineOperator, SparkSource
 from holdfast.predict.statistics import Measure, OperatorStatistics
 from holdfast.runtime.profile import estimate

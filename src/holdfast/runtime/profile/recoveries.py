@@ -19,7 +19,7 @@ import psutil
 
 from holdfast.control.policy import Policy
 from holdfast.control.shell.rundir import RunSpec
-from holdfast.model.deployment import Deployment, UnitId
+from holdfast.deployment import Deployment, UnitId
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.predict.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.runtime.launch.local import LaunchSettings

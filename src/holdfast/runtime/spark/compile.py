@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
+from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.model.deployment import Deployment, Segment
 from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.runtime.spark.reader import TICK, InputSpec, ReaderSpec, task
 

@@ -22,8 +22,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.model.deployment import KEY_GROUPS, Boundary
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.deployment import KEY_GROUPS, Boundary
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.runtime.host import UnitState, UnitStatus
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE

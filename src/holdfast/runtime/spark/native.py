@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType
 
+from holdfast.deployment.records import RangeRecord
 from holdfast.errors import CheckFailedError
-from holdfast.model.records import RangeRecord
 from holdfast.pipeline import SparkSource
 from holdfast.runtime.log.protocol import Batching, epoch_due, roundest
 from holdfast.runtime.log.slicelog import SupersededError

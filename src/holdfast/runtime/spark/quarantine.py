@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from holdfast.model.records import RangeRecord, SkipRecord
+from holdfast.deployment.records import RangeRecord, SkipRecord
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import read_range

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from holdfast.deployment import key_group_range
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import HoldfastError
-from holdfast.model.deployment import key_group_range
-from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import GroupPart, RangeRecord, SliceFile, SliceRecord
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment.records import GroupPart, RangeRecord, SliceFile, SliceRecord
 from holdfast.runtime.log.protocol import Batching, next_range, read_range, roundest
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.store import MemoryStore

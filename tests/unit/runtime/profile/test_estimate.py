@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.deployment import KEY_GROUPS
+from holdfast.deployment import KEY_GROUPS
 from holdfast.predict.statistics import Measure
 from holdfast.runtime.profile import estimate
 

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from holdfast.model.records import GroupPart, SliceFile, SliceRecord
+from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.predict.statistics import Measure
 from holdfast.runtime.profile.observe import ShardState, batches_of, operator_statistics

@@ -15,9 +15,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment.records import SliceRecord
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.model.records import SliceRecord
 from holdfast.pipeline import Pipeline, deploy
 from holdfast.runtime.host import UnitStatus
 from holdfast.runtime.log.slicelog import SliceLog

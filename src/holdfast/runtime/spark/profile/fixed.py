@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from holdfast.model.deployment import Segment
+from holdfast.deployment import Segment
 from holdfast.pipeline import Pipeline
 from holdfast.predict.statistics import Measure
 from holdfast.runtime.profile import estimate

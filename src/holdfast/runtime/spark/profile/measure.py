@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.model.deployment import Segment
+from holdfast.deployment import Segment
 from holdfast.pipeline import Pipeline
 from holdfast.predict.statistics import (
     MachineStatistics,

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from holdfast.model.deployment import KEY_GROUPS, Segment
-from holdfast.model.records import SliceRecord
+from holdfast.deployment import KEY_GROUPS, Segment
+from holdfast.deployment.records import SliceRecord
 from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.pipeline.sources import GENERATED
 from holdfast.predict.statistics import Measure

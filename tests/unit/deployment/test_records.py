@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import CorruptLogError
-from holdfast.model.keygroups import combine_digests, shard_of, split_range
-from holdfast.model.records import (
+from holdfast.deployment.keygroups import combine_digests, shard_of, split_range
+from holdfast.deployment.records import (
     GroupPart,
     RangeRecord,
     SkipRecord,
@@ -21,6 +20,7 @@ from holdfast.model.records import (
     parse_record_name,
     record_name,
 )
+from holdfast.errors import CorruptLogError
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from holdfast.deployment.keygroups import combine_digests
 from holdfast.errors import CorruptLogError
-from holdfast.model.keygroups import combine_digests
 
 MAGIC = b"holdfast-record 1"
 """Format name and version: the start of every record."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from holdfast.model.deployment import KEY_GROUPS, key_group_range
+from holdfast.deployment import KEY_GROUPS, key_group_range
 
 DIGEST_MODULUS = 1 << 64
 
