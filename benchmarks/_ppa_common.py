@@ -15,18 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.model.rates import task_rates
-from holdfast.model.tasks import task_graph
-from holdfast.model.topology import (
-    Edge,
-    Operator,
-    Partitioning,
-    Query,
-    Topology,
-    effective_partitioning,
-    per_task,
-    reach,
-)
+from holdfast.topology.graph import Edge, Operator, Query, Topology, per_task
+from holdfast.topology.links import Partitioning, effective_partitioning, reach
+from holdfast.topology.rates import task_rates
+from holdfast.topology.tasks import task_graph
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast.model.records import GroupPart, RangeRecord, SliceFile, SliceRecord, encode
+from holdfast.deployment.records import GroupPart, RangeRecord, SliceFile, SliceRecord, encode
 from holdfast.rundir.layout import member
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import Batching, next_range

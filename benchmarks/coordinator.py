@@ -27,9 +27,9 @@ from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
 from holdfast.control.shell.server import Shell
 from holdfast.control.view import view
+from holdfast.deployment import UnitId
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import UnitId
 from holdfast.rundir.endpoint import read_endpoint
 
 UNITS_PER_NODE = 10

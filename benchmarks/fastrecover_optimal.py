@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.model.checkpointing import checkpoint_model
-from holdfast.model.rates import operator_rates
-from holdfast.model.topology import Edge, Topology, per_operator
-from holdfast.plan.fastrecover import PLANNER
-from holdfast.plan.fastrecover.result import FastRecoverPlan
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.plan import FastRecoverPlan
+from holdfast.planners.fastrecover import PLANNER
+from holdfast.planners.fastrecover.checkpointing import checkpoint_model
+from holdfast.planners.interface import PlanRequest, Solve
 from holdfast.testing.generators import thesis_chain, thesis_tree
+from holdfast.topology.graph import Edge, Topology, per_operator
+from holdfast.topology.rates import operator_rates
 
 
 def main() -> None:

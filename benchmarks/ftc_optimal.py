@@ -21,11 +21,11 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.clock import SystemClock
-from holdfast.model.effects import effect_graph, recovery_latencies, reprocess_times
-from holdfast.model.topology import Edge, Operator, Topology
-from holdfast.plan.ftc import PLANNER, FtcPlan
-from holdfast.plan.protocol import PlanRequest, Solve
-from holdfast.plan.session import make_solve
+from holdfast.plan import FtcPlan
+from holdfast.planners.ftc import PLANNER
+from holdfast.planners.ftc.effects import effect_graph, recovery_latencies, reprocess_times
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.planning import make_solve
 from holdfast.testing.generators import (
     in_tree,
     layered_dag,
@@ -36,6 +36,7 @@ from holdfast.testing.generators import (
     signalguru,
 )
 from holdfast.testing.generators.applications import SIGNALGURU_TASKS
+from holdfast.topology.graph import Edge, Operator, Topology
 
 COMPARED = ("late", "dag", "share", "auto")
 
@@ -190,8 +191,8 @@ def brute_force(count: int) -> dict[str, int]:
 
 def trees(count: int) -> dict[str, int]:
     """The one-pass `tree` against the exact search, on random in-trees."""
-    from holdfast.plan.ftc.exact import PATIENT, search
-    from holdfast.plan.ftc.problem import make_problem
+    from holdfast.planners.ftc.exact import PATIENT, search
+    from holdfast.planners.ftc.problem import make_problem
 
     rng = np.random.default_rng(12)
     wrong = 0

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.plan.joint.exhaustive import tables
-from holdfast.plan.joint.problem import make_problem
-from holdfast.plan.joint.run import make_plan
-from holdfast.plan.protocol import Solve
+from holdfast.planners.interface import Solve
+from holdfast.planners.joint.exhaustive import tables
+from holdfast.planners.joint.problem import make_problem
+from holdfast.planners.joint.run import make_plan
 from holdfast.testing.joint import random_joint_problem
 
 TOLERANCE = 1e-8

@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from holdfast.model.statistics import REFERENCE_MACHINE, Statistics
-from holdfast.model.topology import Topology
-from holdfast.plan.joint.columns import count_segments
-from holdfast.plan.joint.problem import make_problem
-from holdfast.plan.joint.run import make_plan
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.joint.columns import count_segments
+from holdfast.planners.joint.problem import make_problem
+from holdfast.planners.joint.run import make_plan
+from holdfast.predict.statistics import REFERENCE_MACHINE, Statistics
 from holdfast.testing.generators import chain, in_tree, layered_dag, parallel_lines
 from holdfast.testing.joint import random_joint_problem
+from holdfast.topology.graph import Topology
 
 LIMIT_S = 5.0
 MACHINE = Statistics(machine=replace(REFERENCE_MACHINE, cores=64))

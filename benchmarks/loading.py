@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast.model.codec import dump_topology
 from holdfast.testing.generators import chain
+from holdfast.topology.codec import dump_topology
 
 BIN = Path(sys.executable).parent / "holdfast"
 

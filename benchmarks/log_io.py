@@ -20,8 +20,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from holdfast.model.deployment import Boundary
-from holdfast.model.records import SliceRecord
+from holdfast.deployment import Boundary
+from holdfast.deployment.records import SliceRecord
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.io.publish import write_files

@@ -30,12 +30,13 @@ from typing import Any
 
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.client import ControlClient
-from holdfast.model.deployment import Deployment
-from holdfast.model.statistics import Statistics, load_statistics
+from holdfast.deployment import Deployment
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
-from holdfast.plan.joint.result import deploy_options
-from holdfast.plan.protocol import PlanRequest
-from holdfast.plan.session import plan_topology
+from holdfast.pipeline.deploy import deploy_options
+from holdfast.plan import JointPlan, Plan
+from holdfast.planners.interface import PlanRequest
+from holdfast.planners.planning import plan_topology
+from holdfast.predict.statistics import Statistics, load_statistics
 from holdfast.profile.cpu import sessions_cpu
 from holdfast.prove.judge import Normal, Recovered, bound_kept, percentile
 from holdfast.prove.result import Audience, Proof, Struck
@@ -51,7 +52,7 @@ class Contender:
 
     name: str
     deployment: Deployment
-    plan: Mapping[str, Any]
+    plan: Plan
     spares: int
     predicted_cores: float | None = None
 
@@ -120,18 +121,18 @@ def make_contenders(
 ) -> list[Contender]:
     """The joint plan and the two extremes."""
     request = PlanRequest(statistics=measured, max_recovery=recovery, max_latency=latency)
-    plan = plan_topology(pipeline.topology(), request, method="joint").to_json()
-    if not plan["feasible"]:
-        raise SystemExit(f"no joint plan: {plan['note']} {plan['nearest']}")
+    plan = plan_topology(pipeline.topology(), request, method="joint")
+    if not isinstance(plan, JointPlan) or not plan.feasible:
+        raise SystemExit(f"no joint plan: {plan.note}")
     extremes = {NEVER: deploy(pipeline), EVERYWHERE: deploy(pipeline, cuts="all")}
-    by_hand = {"method": "by hand", "max_recovery": recovery}
+    by_hand = JointPlan(algorithm="by hand", feasible=True, max_recovery=recovery)
     return [
         Contender(
             name=JOINT,
             deployment=deploy(pipeline, **deploy_options(plan)),
-            plan={**plan, "max_recovery": recovery},
-            spares=plan["spares"],
-            predicted_cores=plan["cpu"],
+            plan=plan,
+            spares=plan.spares or 0,
+            predicted_cores=plan.cpu,
         ),
         *(
             Contender(name=name, deployment=deployment, plan=by_hand, spares=1)

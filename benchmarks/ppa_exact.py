@@ -15,8 +15,8 @@ from benchmarks._ppa_common import (
     table,
     write_json,
 )
-from holdfast.plan.ppa import PLANNER
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.ppa import PLANNER
 
 SHARES = (0.3, 0.5, 0.7)
 

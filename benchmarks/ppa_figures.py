@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks._ppa_common import arguments, table, write_json
-from holdfast.model.topology import Topology
-from holdfast.plan.ppa.exact import exact
-from holdfast.plan.ppa.greedy import greedy
-from holdfast.plan.ppa.problem import problem_of
-from holdfast.plan.ppa.sa import sa
-from holdfast.plan.ppa.sa_as_printed import sa_as_printed
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.ppa.exact import exact
+from holdfast.planners.ppa.greedy import greedy
+from holdfast.planners.ppa.problem import problem_of
+from holdfast.planners.ppa.sa import sa
+from holdfast.planners.ppa.sa_as_printed import sa_as_printed
 from holdfast.testing.generators import ppa_random
+from holdfast.topology.graph import Topology
 
 SHARES = (0.3, 0.6)
 STATES = 800

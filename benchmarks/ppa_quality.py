@@ -8,8 +8,8 @@ import time
 import numpy as np
 
 from benchmarks._ppa_common import arguments, table, write_json
-from holdfast.plan.ppa import PLANNER
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.ppa import PLANNER
 from holdfast.testing.generators import ppa_random
 
 SHARES = (0.2, 0.3, 0.5, 0.7)

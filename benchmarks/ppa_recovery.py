@@ -8,10 +8,10 @@ import time
 import numpy as np
 
 from benchmarks._ppa_common import arguments, small_topology, table, write_json
-from holdfast.model.topology import Topology
-from holdfast.plan.ppa import PLANNER
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.ppa import PLANNER
 from holdfast.testing.generators import ppa_random
+from holdfast.topology.graph import Topology
 
 ALGORITHMS = ("exact", "inc", "to")
 

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 
 from benchmarks._ppa_common import arguments, table, write_json
-from holdfast.model.fidelity import fidelity_model
-from holdfast.model.topology import Topology
-from holdfast.plan.ppa import PLANNER
-from holdfast.plan.protocol import PlanRequest, Solve
+from holdfast.planners.interface import PlanRequest, Solve
+from holdfast.planners.ppa import PLANNER
+from holdfast.planners.ppa.fidelity import fidelity_model
 from holdfast.testing.generators import ppa_random
+from holdfast.topology.graph import Topology
 
 OPERATORS = (10, 20, 30, 40, 50, 100, 200, 400, 667)
 SHARES = (0.2, 0.5, 0.8)

@@ -27,12 +27,12 @@ from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.quantities import parse_time
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.spark.start.java import ensure_archive
-from holdfast.units import parse_time
 
 JVM_BAR_MB = 900.0
 MB = 1024 * 1024

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 from pyspark.sql.types import LongType, StructField, StructType
 
-from holdfast.model.records import RangeRecord, SliceRecord, encode
+from holdfast.deployment.records import RangeRecord, SliceRecord, encode
 from holdfast.rundir.layout import member
 from holdfast.runtime.log.protocol import Batching, next_range
 from holdfast.runtime.log.slicelog import SliceLog

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from holdfast.errors import BadInputError, HoldfastError
-    from holdfast.model.files import load_topology, save_topology
-    from holdfast.model.topology import Edge, Operator, Query, Topology
     from holdfast.pipeline import (
         Console,
         Files,
@@ -24,31 +22,33 @@ if TYPE_CHECKING:
         SparkSource,
         Sqlite,
     )
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.session import plan_topology
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import plan_topology
+    from holdfast.topology.files import load_topology, save_topology
+    from holdfast.topology.graph import Edge, Operator, Query, Topology
 
 __version__ = "0.1.0"
 
 _HOME = {
     "BadInputError": "holdfast.errors",
     "Console": "holdfast.pipeline",
-    "Edge": "holdfast.model.topology",
+    "Edge": "holdfast.topology.graph",
     "Files": "holdfast.pipeline",
     "ForeachBatch": "holdfast.pipeline",
     "Generator": "holdfast.pipeline",
     "HoldfastError": "holdfast.errors",
-    "Operator": "holdfast.model.topology",
+    "Operator": "holdfast.topology.graph",
     "Parquet": "holdfast.pipeline",
     "Pipeline": "holdfast.pipeline",
-    "PlanRequest": "holdfast.plan.protocol",
-    "Query": "holdfast.model.topology",
+    "PlanRequest": "holdfast.planners.interface",
+    "Query": "holdfast.topology.graph",
     "Rate": "holdfast.pipeline",
     "SparkSource": "holdfast.pipeline",
     "Sqlite": "holdfast.pipeline",
-    "Topology": "holdfast.model.topology",
-    "load_topology": "holdfast.model.files",
-    "plan_topology": "holdfast.plan.session",
-    "save_topology": "holdfast.model.files",
+    "Topology": "holdfast.topology.graph",
+    "load_topology": "holdfast.topology.files",
+    "plan_topology": "holdfast.planners.planning",
+    "save_topology": "holdfast.topology.files",
 }
 
 __all__ = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.runtime.launch.children import ProcessList
 from holdfast.testing.fake_host import set_fault
 

@@ -14,12 +14,12 @@ import pytest
 
 from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.policy import Policy
 from holdfast.health.stall import StallPolicy
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.rundir.endpoint import read_endpoint
 from holdfast.rundir.paths import ENDPOINT, journal_path, node_log_path
 from holdfast.rundir.spec import RunSpec

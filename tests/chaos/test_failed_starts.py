@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.rundir.paths import journal_path, scratch_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.children import ProcessList

@@ -11,7 +11,7 @@ from holdfast.control import commands as c
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
 from holdfast.control.shell.journal import read
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import LongType
 
 import holdfast.runtime.spark.units.unit as unit_module
-from holdfast.model.deployment import Boundary
-from holdfast.model.records import SkipRecord, SliceRecord
+from holdfast.deployment import Boundary
+from holdfast.deployment.records import SkipRecord, SliceRecord
 from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
 from holdfast.runtime.log.crash import VARIABLE
 from holdfast.runtime.log.slicelog import SliceLog

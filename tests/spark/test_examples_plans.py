@@ -103,6 +103,9 @@ class Run:
         return verdict
 
 
+@pytest.mark.sample(plan={"uncut", "shards-everywhere"}, name="word_count")
+@pytest.mark.sample(plan="everywhere", name={"traffic", "loyalty"})
+@pytest.mark.sample(plan="batches", name="top_k")
 @pytest.mark.parametrize("name", CUT_ONCE)
 @pytest.mark.parametrize(
     "plan", ["uncut", "once", "everywhere", "shards", "shards-everywhere", "batches"]
@@ -132,6 +135,7 @@ def with_idle_input(pipeline, first, last):
     return pipeline
 
 
+@pytest.mark.sample(name="distinct_count")
 @pytest.mark.parametrize("name", CUT_ONCE)
 def test_an_idle_input_changes_nothing(spark, tmp_path, name):
     """Epochs without rows tick on; what comes after them counts as ever."""
@@ -139,6 +143,7 @@ def test_an_idle_input_changes_nothing(spark, tmp_path, name):
     Run(spark, pipeline, tmp_path, cuts="all").until(EPOCHS).check()
 
 
+@pytest.mark.sample(name="sessions")
 @pytest.mark.parametrize("name", CUT_ONCE)
 def test_catching_up_after_a_pause_changes_nothing(spark, tmp_path, name):
     """A run that stood still takes the missed epochs in larger batches, from its state."""

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.session import start_session

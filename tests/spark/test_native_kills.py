@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Parquet, Pipeline, Rate, SparkSource, deploy
 from holdfast.runtime.log.crash import VARIABLE, Crash
 from holdfast.runtime.log.slicelog import SliceLog

@@ -6,7 +6,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Parquet, Pipeline, SparkSource, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost

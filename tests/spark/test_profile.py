@@ -14,9 +14,9 @@ import psutil
 import pytest
 from tests.spark import profile_app as known
 
-from holdfast.model.recovery import RecoveryModel
-from holdfast.model.segments import SegmentPlan
 from holdfast.pipeline import load_pipeline
+from holdfast.predict.recovery import RecoveryModel
+from holdfast.predict.segments import SegmentPlan
 from holdfast.profile import profile
 
 pytestmark = pytest.mark.spark

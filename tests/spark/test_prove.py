@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.plan import FtcPlan
 from holdfast.prove.run import Proving, prove
 from holdfast.runtime.launch.children import ProcessList
 
@@ -24,7 +25,7 @@ def test_a_kill_is_measured_and_loses_nothing(tmp_path):
             app=APP,
             pipeline=pipeline,
             deployment=deploy(pipeline),
-            plan={"method": "ftc", "backups": []},
+            plan=FtcPlan(algorithm="by hand", feasible=True),
             faults=1,
             nodes=1,
             spares=1,
@@ -51,7 +52,7 @@ def test_a_kill_is_measured_and_loses_nothing(tmp_path):
 def test_ctrl_c_ends_a_proof_with_what_it_has(tmp_path):
     """It stops, verifies, reports the first recovery and leaves no process behind."""
     plan = tmp_path / "plan.json"
-    plan.write_text(json.dumps({"method": "ftc", "backups": []}))
+    plan.write_text(json.dumps(FtcPlan(algorithm="by hand", feasible=True).to_json()))
     command = [
         *(sys.executable, "-c", "from holdfast.cli import main; main()"),
         *("prove", APP, "--plan", str(plan), "--json"),

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import LongType
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import (
     Files,
     ForeachBatch,

@@ -1,8 +1,14 @@
-"""The architecture, enforced: imports point down, pure layers stay pure."""
+"""The architecture, enforced: who may import whom, what stays pure, how long things may be.
+
+A new package needs a line in `EDGES` and one in the picture of docs/architecture.md; a failing test
+prints both.
+"""
 
 from __future__ import annotations
 
 import ast
+import graphlib
+import re
 from functools import cache
 from pathlib import Path
 
@@ -10,44 +16,66 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
-SRC = Path(__file__).parents[2] / "src" / "holdfast"
+ROOT = Path(__file__).parents[2]
+SRC = ROOT / "src" / "holdfast"
+PAGE = ROOT / "docs" / "architecture.md"
 
-# Lowest first; a package may import from itself and from those before it.
-LAYERS = (
-    "errors",
-    "verify",
-    "units",
-    "clock",
-    "model",
-    "plan",
+# What every package may import, and which of these may import which.
+BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
+# Every edge there is between packages: each may import those behind it, itself and the base.
+EDGES = {
+    "cli": (
+        "control deployment draw faults health pipeline plan planners predict profile prove rundir "
+        "runtime testing topology verify"
+    ),
+    "control": "deployment health rundir",
+    "deployment": "",
+    "draw": "plan topology",
+    "faults": "control deployment health pipeline rundir runtime verify",
+    "health": "",
+    "pipeline": "deployment plan topology verify",
+    "plan": "",
+    "planners": "plan predict topology",
+    "predict": "topology",
+    "profile": "control deployment health pipeline predict rundir runtime",
+    "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
+    "rundir": "deployment health",
+    "runtime": "control deployment health pipeline rundir",
+    "testing": "control deployment planners predict rundir runtime topology",
+    "topology": "",
+    "verify": "",
+}
+PURE = {
+    "control",
+    "deployment",
     "draw",
     "health",
-    "rundir",
-    "control",
     "pipeline",
-    "runtime",
-    "profile",
-    "faults",
-    "prove",
-    "sim",
-    "testing",
-    "web",
-    "cli",
-)
-PURE = ("verify", "model", "plan", "draw", "health", "rundir", "control", "pipeline")
+    "plan",
+    "planners",
+    "predict",
+    "rundir",
+    "topology",
+    "verify",
+}
 IMPURE_MODULES = {"time", "random", "asyncio", "pyspark"}
 # The only places in otherwise pure packages that act on the world.
 SHELLS = {"control/shell", "control/server.py", "control/client.py", "control/__main__.py"}
+MOST_LINES = 500
+MOST_FUNCTION_LINES = 70
 
 
-def _modules() -> list[Path]:
-    return sorted(SRC.rglob("*.py"))
+@cache
+def _modules() -> dict[Path, ast.Module]:
+    found = {path: ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
+    assert len(found) > 100
+    return found
 
 
 @cache
 def _imports(path: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_modules()[path]):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -57,25 +85,84 @@ def _imports(path: Path) -> set[str]:
     return found
 
 
-def _layer(module: str) -> str | None:
-    parts = module.split(".")
-    return parts[1] if parts[0] == "holdfast" and len(parts) > 1 else None
+def _package(path: Path) -> str | None:
+    """The package of a file; None: the public names, which stand above all."""
+    relative = path.relative_to(SRC)
+    if len(relative.parts) == 1 and relative.name in ("__init__.py", "__main__.py"):
+        return None
+    return relative.parts[0].removesuffix(".py")
 
 
-def test_imports_point_down() -> None:
-    """A module imports only its own layer and those below it."""
-    wrong = []
+@cache
+def _found() -> dict[str, dict[str, Path]]:
+    """Package to the packages it imports, each with a file that does."""
+    packages = {name for path in _modules() if (name := _package(path))}
+    found: dict[str, dict[str, Path]] = {name: {} for name in sorted(packages)}
     for path in _modules():
-        relative = path.relative_to(SRC)
-        if len(relative.parts) == 1 and relative.name in ("__init__.py", "__main__.py"):
-            continue
-        own = relative.parts[0].removesuffix(".py")
-        assert own in LAYERS, f"{own} has no place in the layers"
-        for module in sorted(_imports(path)):
-            layer = _layer(module)
-            if layer in LAYERS and LAYERS.index(layer) > LAYERS.index(own):
-                wrong.append(f"{relative} imports {module}")
+        own = _package(path)
+        for module in _imports(path):
+            parts = module.split(".")
+            if own and parts[0] == "holdfast" and len(parts) > 1:
+                other = parts[1]
+                if other != own and other in packages:
+                    found[own].setdefault(other, path.relative_to(SRC))
+    return found
+
+
+def _allowed() -> dict[str, set[str]]:
+    return {
+        **{name: set(said.split()) for name, said in BASE.items()},
+        **{name: set(said.split()) | set(BASE) for name, said in EDGES.items()},
+    }
+
+
+def test_packages_import_only_what_the_list_allows() -> None:
+    """An edge is added on purpose, not by an import."""
+    allowed = _allowed()
+    wrong = [
+        f"{file} imports {other}: not in the list of {package}"
+        for package, others in _found().items()
+        for other, file in others.items()
+        if other not in allowed.get(package, set())
+    ]
     assert wrong == []
+
+
+def test_the_list_is_what_is_there() -> None:
+    """Every package and every edge of it; what nobody imports any more is taken out."""
+    found = {name: " ".join(sorted(set(others) - set(BASE))) for name, others in _found().items()}
+    assert {name: said for name, said in found.items() if name not in BASE} == EDGES
+
+
+def test_packages_form_no_cycle() -> None:
+    """Each can be read, tested and replaced with only what is below it."""
+    order = list(graphlib.TopologicalSorter(_allowed()).static_order())
+    assert set(order) == set(_allowed())
+
+
+def _reduced() -> set[tuple[str, str]]:
+    """The edges between packages without those that others imply: what a picture can show."""
+    edges = {name: set(said.split()) for name, said in EDGES.items()}
+    reach: dict[str, set[str]] = {}
+    for name in graphlib.TopologicalSorter(edges).static_order():
+        reach[name] = edges[name].union(*(reach[other] for other in edges[name]))
+    return {
+        (name, other)
+        for name, others in edges.items()
+        for other in others
+        if not any(other in reach[between] for between in others)
+    }
+
+
+def test_the_picture_shows_the_imports() -> None:
+    """The page draws an arrow for each edge that no others imply, and no other arrow."""
+    picture = PAGE.read_text().partition("```mermaid")[2].partition("```")[0]
+    drawn = set(re.findall(r"^ *(\w+) --> (\w+)$", picture, re.MULTILINE))
+    named = set(re.findall(r'^ *(\w+)\["(\w+)/', picture, re.MULTILINE))
+    expected = _reduced()
+    lines = "\n".join(f"  {a} --> {b}" for a, b in sorted(expected))
+    assert drawn == expected, f"draw these:\n{lines}"
+    assert named == {(name, name) for name in EDGES}, "give every package a box"
 
 
 def _is_shell(relative: Path) -> bool:
@@ -83,8 +170,8 @@ def _is_shell(relative: Path) -> bool:
     return any(text == shell or text.startswith(f"{shell}/") for shell in SHELLS)
 
 
-def test_pure_layers_take_the_world_as_arguments() -> None:
-    """Pure layers import neither time, random, asyncio nor pyspark."""
+def test_pure_packages_take_the_world_as_arguments() -> None:
+    """They import neither time, random, asyncio nor pyspark."""
     wrong = []
     for path in _modules():
         relative = path.relative_to(SRC)
@@ -96,7 +183,6 @@ def test_pure_layers_take_the_world_as_arguments() -> None:
 
 def test_pyspark_is_imported_where_queries_run_and_where_they_are_measured() -> None:
     """Only runtime/spark and profile/spark know pyspark."""
-    assert len(_modules()) > 100
     places = (SRC / "runtime" / "spark", SRC / "profile" / "spark")
     for path in _modules():
         if any(module.split(".")[0] == "pyspark" for module in _imports(path)):
@@ -107,10 +193,8 @@ def test_the_checker_knows_nothing_of_what_it_checks() -> None:
     """The verifier imports errors and itself; everything else it reads from documented files."""
     modules = [path for path in _modules() if path.is_relative_to(SRC / "verify")]
     assert len(modules) > 4
-    for path in modules:
-        layers = {_layer(module) for module in _imports(path)} - {None}
-        assert layers <= {"verify", "errors"}, f"{path} imports {layers}"
-    assert {_layer(module) for module in _imports(SRC / "errors.py")} == {None}
+    assert set(_found()["verify"]) == {"errors"}
+    assert not _found()["errors"]
 
 
 def test_what_needs_no_spark_is_free_of_it() -> None:
@@ -121,3 +205,28 @@ def test_what_needs_no_spark_is_free_of_it() -> None:
         for path in modules:
             wrong = {name for name in _imports(path) if name.startswith("holdfast.runtime.spark")}
             assert not wrong, f"{path} imports {wrong}"
+
+
+def test_modules_and_functions_stay_short() -> None:
+    """A module is read in one sitting, a function at one glance."""
+    long = [
+        f"{path.relative_to(SRC)} has {lines} lines"
+        for path in _modules()
+        if (lines := len(path.read_text().splitlines())) > MOST_LINES
+    ]
+    for path, module in _modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_command(node):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > MOST_FUNCTION_LINES:
+                    long.append(f"{path.relative_to(SRC)}: {node.name} has {lines} lines")
+    assert long == []
+
+
+def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it defines a command: its options, with their help, stand in its signature."""
+    arguments = (*node.args.args, *node.args.kwonlyargs)
+    return any(
+        argument.annotation is not None and "typer." in ast.unparse(argument.annotation)
+        for argument in arguments
+    )

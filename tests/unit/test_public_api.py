@@ -59,7 +59,7 @@ def test_nothing_heavy_is_imported_at_start() -> None:
 def test_planning_never_imports_pyspark() -> None:
     """Every planner works without Spark being loaded."""
     code = (
-        "import sys; from holdfast.plan.registry import METHODS, planner; "
+        "import sys; from holdfast.planners.registry import METHODS, planner; "
         "[planner(method) for method in METHODS]; print('pyspark' in sys.modules)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

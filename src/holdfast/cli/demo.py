@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.control.status import RunView
-    from holdfast.model.statistics import Statistics
-    from holdfast.model.topology import Topology
     from holdfast.pipeline import Pipeline
+    from holdfast.plan import JointPlan
+    from holdfast.predict.statistics import Statistics
     from holdfast.prove.judge import Normal, Recovered
     from holdfast.prove.result import Audience, Proof, Struck
+    from holdfast.topology.graph import Topology
 
 PROFILE_S = 12.0
 """How long the pipeline runs to be profiled; the rest of a quick profile takes as long again."""
@@ -61,7 +62,7 @@ def demo(
     from rich.console import Console
 
     from holdfast.cli.prove import interruptible
-    from holdfast.units import parse_time
+    from holdfast.quantities import parse_time
 
     bounds = {
         "max_recovery": parse_time(max_recovery, where="--max-recovery"),
@@ -137,7 +138,7 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
         statistics = _profile(teller, app)
         teller.head("2  Plan")
         plan = _plan(teller, topology, statistics, bounds)
-        _save(out / "plan.json", json.dumps(plan, indent=1) + "\n")
+        _save(out / "plan.json", json.dumps(plan.to_json(), indent=1) + "\n")
         teller.head("3  Run and break")
         proof = _break(teller, app, pipeline, plan, run_dir, faults)
         teller.head("4  Promised and measured")
@@ -223,46 +224,49 @@ def _value(measure: Any, form: str, scale: float = 1.0) -> str:
 
 def _plan(
     teller: _Teller, topology: Topology, statistics: Statistics, bounds: Mapping[str, float]
-) -> dict[str, Any]:
+) -> JointPlan:
     """The cheapest plan within the bounds, or within the nearest that can be kept."""
     from holdfast.draw import draw_text
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.session import plan_topology
+    from holdfast.plan import JointPlan
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import plan_topology
 
-    def ask(asked: Mapping[str, float]) -> dict[str, Any]:
+    def ask(asked: Mapping[str, float]) -> JointPlan:
         request = PlanRequest(statistics=statistics, **asked)  # type: ignore[arg-type]
-        return plan_topology(topology, request, method="joint", time_limit_s=10.0).to_json()
+        found = plan_topology(topology, request, method="joint", time_limit_s=10.0)
+        if not isinstance(found, JointPlan):
+            raise TypeError("not a joint plan")
+        return found
 
     plan = ask(bounds)
     teller.line(f"Asked for: {_bound_words(bounds)}.")
-    if not plan["feasible"]:
+    if not plan.feasible:
         nearest = {**bounds, **_nearest(plan)}
         teller.line(
             f"That cannot be promised here; the nearest bounds can: {_bound_words(nearest)}."
         )
-        bounds, plan = nearest, ask(nearest)
-    if not plan["feasible"]:
+        plan = ask(nearest)
+    if not plan.feasible:
         raise BadInputError(
-            plan["note"] or "no plan keeps the bounds", where="demo", hint="allow more"
+            plan.note or "no plan keeps the bounds", where="demo", hint="allow more"
         )
-    plan = {**plan, **bounds}
     teller.line()
     teller.line(draw_text(topology, plan, width=teller.console.width).rstrip())
     teller.line()
     teller.console.print(_segments_table(plan))
-    proved = "proved cheapest" if plan["optimal"] else "the best found"
+    proved = "proved cheapest" if plan.optimal else "the best found"
     teller.line(
-        f"[dim]{plan['cpu']:.2f} cores, {plan['overhead']:.0%} more than uncut; results within "
-        f"{plan['end_to_end_latency']:.1f} s; warm spares: {plan['spares']}; {proved} in "
-        f"{plan['solve_ms']:.0f} ms[/]"
+        f"[dim]{plan.cpu:.2f} cores, {plan.overhead:.0%} more than uncut; results within "
+        f"{plan.end_to_end_latency:.1f} s; warm spares: {plan.spares}; {proved} in "
+        f"{plan.solve_ms:.0f} ms[/]"
     )
     return plan
 
 
-def _nearest(plan: Mapping[str, Any]) -> dict[str, float]:
+def _nearest(plan: JointPlan) -> dict[str, float]:
     """Bounds that a plan achieves, a little loosened so that rounding does not matter."""
-    alone = {name: value for name, value in plan["nearest"].items() if value is not None}
-    chosen = dict([min(alone.items())]) if alone else plan["nearest_together"]
+    alone = {name: value for name, value in plan.nearest.items() if value is not None}
+    chosen = dict([min(alone.items())]) if alone else plan.nearest_together
     return {name: round(value * 1.01 + 0.05, 2) for name, value in chosen.items()}
 
 
@@ -271,16 +275,16 @@ def _bound_words(bounds: Mapping[str, float]) -> str:
     return ", ".join(f"{names[name]} within {value:g} s" for name, value in bounds.items())
 
 
-def _segments_table(plan: Mapping[str, Any]) -> Any:
+def _segments_table(plan: JointPlan) -> Any:
     table = _table("segment", "operators", "batch every", "recovery", "95%")
-    for segment in plan["segments"]:
-        latency = plan["recovery_latency"][segment["name"]]
+    for segment in plan.segments:
+        latency = plan.recovery_latency[segment.name]
         table.add_row(
-            segment["name"],
-            ", ".join(segment["operators"]),
-            f"{segment['batch_interval']:g} s",
-            f"{latency['median']:.2f} s",
-            f"{latency['p95']:.2f} s",
+            segment.name,
+            ", ".join(segment.operators),
+            f"{segment.batch_interval:g} s",
+            f"{latency.median:.2f} s",
+            f"{latency.p95:.2f} s",
         )
     return table
 
@@ -292,7 +296,7 @@ def _break(
     teller: _Teller,
     app: str,
     pipeline: Pipeline,
-    plan: dict[str, Any],
+    plan: JointPlan,
     run_dir: Path,
     faults: int,
 ) -> Proof:
@@ -307,7 +311,7 @@ def _break(
         faults=faults,
         nodes=1,
         # Whoever watches should not have to wait for a cold start.
-        spares=max(1, int(plan["spares"] or 0)),
+        spares=max(1, plan.spares or 0),
         calm_slices=CALM_SLICES,
     )
     return prove(proving, run_dir, _audience(teller))

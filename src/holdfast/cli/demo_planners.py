@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from holdfast.cli.shipped import shipped
+from holdfast.plan import FastRecoverPlan, FtcPlan, Plan, ReplicationPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +58,10 @@ def plan_everything(out: Path, *, as_json: bool) -> None:
     """Plan the shipped topologies with every method, side by side, and draw the plans."""
     from holdfast.clock import SystemClock
     from holdfast.draw import draw_svg
-    from holdfast.model.files import load_topology
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.registry import planner as find_planner
-    from holdfast.plan.session import make_plan, make_solve
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import make_plan, make_solve
+    from holdfast.planners.registry import planner as find_planner
+    from holdfast.topology.files import load_topology
 
     home = shipped("topologies")
     out.mkdir(parents=True, exist_ok=True)
@@ -68,17 +69,16 @@ def plan_everything(out: Path, *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for ask in _asks():
         topology = load_topology(home / f"{ask.topology}.yaml")
-        result = make_plan(
+        plan = make_plan(
             find_planner(ask.method),
             topology,
             PlanRequest(**ask.options),
             make_solve(clock, time_limit_s=10.0),
             clock,
         )
-        plan = result.to_json()
         drawing = out / f"{ask.topology}-{ask.method}.svg"
         drawing.write_text(draw_svg(topology, plan))
-        drawing.with_suffix(".json").write_text(json.dumps(plan, indent=1) + "\n")
+        drawing.with_suffix(".json").write_text(json.dumps(plan.to_json(), indent=1) + "\n")
         rows.append(
             {
                 "topology": ask.topology,
@@ -86,7 +86,7 @@ def plan_everything(out: Path, *, as_json: bool) -> None:
                 "asked": ask.said,
                 "answer": _answer(plan, topology.unit.time),
                 "proved": _proved(plan),
-                "ms": plan["solve_ms"],
+                "ms": plan.solve_ms,
                 "drawing": str(drawing),
             }
         )
@@ -96,28 +96,26 @@ def plan_everything(out: Path, *, as_json: bool) -> None:
     _print(rows, out)
 
 
-def _answer(plan: dict[str, Any], unit: str) -> str:
-    if not plan["feasible"]:
-        return f"infeasible: {plan['note']}"
-    match plan["method"]:
-        case "ftc":
-            return f"{plan['count']} backups, all back in {plan['overall']:g} {unit}"
-        case "fastrecover":
-            return (
-                f"{len(plan['segments'])} segments, expected "
-                f"{plan['expected_recovery_time']:.3g} {unit}"
-            )
-        case _:
-            return f"{len(plan['replicas'])} replicas, fidelity {plan['fidelity']:.3f}"
+def _answer(plan: Plan, unit: str) -> str:
+    match plan:
+        case Plan(feasible=False):
+            return f"infeasible: {plan.note}"
+        case FtcPlan():
+            return f"{plan.count} backups, all back in {plan.overall:g} {unit}"
+        case FastRecoverPlan():
+            expected = f"{plan.expected_recovery_time:.3g} {unit}"
+            return f"{len(plan.segments)} segments, expected {expected}"
+        case ReplicationPlan():
+            return f"{len(plan.replicas)} replicas, fidelity {plan.fidelity:.3f}"
+    return plan.note
 
 
-def _proved(plan: dict[str, Any]) -> str:
-    if plan["optimal"]:
+def _proved(plan: Plan) -> str:
+    if plan.optimal:
         return "optimal"
-    if not plan["feasible"] or not plan["bound"]:
+    if not plan.feasible or plan.objective is None or not plan.bound:
         return "-"
-    gap = abs(plan["objective"] - plan["bound"]) / abs(plan["bound"])
-    return f"within {gap:.1%}"
+    return f"within {abs(plan.objective - plan.bound) / abs(plan.bound):.1%}"
 
 
 def _print(rows: list[dict[str, Any]], out: Path) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.errors import BadInputError
+from holdfast.quantities import parse_time
 from holdfast.rundir.application import absolute_app
-from holdfast.units import parse_time
 
 if TYPE_CHECKING:
-    from holdfast.model.deployment import Deployment
+    from holdfast.deployment import Deployment
     from holdfast.pipeline import Pipeline
+    from holdfast.pipeline.deploy import Cuts
+    from holdfast.plan import Plan
 
 __all__ = [
     "Batch",
@@ -27,7 +27,6 @@ __all__ = [
     "parse_batches",
     "parse_shards",
     "plan_spares",
-    "read_plan",
 ]
 
 Cut = Annotated[
@@ -50,21 +49,10 @@ DEFAULT_SNAPSHOT = 10
 """Batches between snapshots, if nobody says."""
 
 
-def read_plan(path: Path) -> dict[str, Any]:
-    """A plan as `holdfast plan --json` prints it."""
-    try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"cannot be read as JSON: {error}", where=str(path)) from None
-    if not isinstance(plan, dict):
-        raise BadInputError("is not a plan", where=str(path), hint="write one with `plan --json`")
-    return plan
-
-
 def make_deployment(
     pipeline: Pipeline,
     *,
-    plan: Mapping[str, Any] | None = None,
+    plan: Plan | None = None,
     cut: Iterable[str] = (),
     shards: Iterable[str] = (),
     batch: Iterable[str] = (),
@@ -72,17 +60,18 @@ def make_deployment(
 ) -> Deployment:
     """The deployment that a plan, or the options by hand, ask for."""
     from holdfast.pipeline import deploy
-    from holdfast.plan.joint.result import deploy_options
+    from holdfast.pipeline.deploy import deploy_options
+    from holdfast.plan import JointPlan
 
     cut, batch = list(cut), list(batch)
     counts = parse_shards(shards)
     if plan is not None and cut:
         raise BadInputError("--plan and --cut exclude each other")
-    if plan is not None and plan.get("method") == "joint":
+    if isinstance(plan, JointPlan):
         if batch or snapshot is not None:
             raise BadInputError("a joint plan says the batch and snapshot intervals itself")
         return deploy(pipeline, shards=counts, **deploy_options(plan))
-    cuts: Any = plan if plan is not None else "all" if cut == ["all"] else cut or "none"
+    cuts: Cuts = plan if plan is not None else "all" if cut == ["all"] else cut or "none"
     common, single = parse_batches(batch, pipeline.epoch_s)
     paced = dict(single)
     if common is not None:
@@ -99,12 +88,14 @@ def make_deployment(
     )
 
 
-def plan_spares(plan: Mapping[str, Any] | None, spares: int | None) -> int:
+def plan_spares(plan: Plan | None, spares: int | None) -> int:
     """Warm spares: as asked for, as planned, or one."""
+    from holdfast.plan import JointPlan
+
     if spares is not None:
         return spares
-    planned = plan.get("spares") if plan is not None else None
-    return 1 if planned is None else int(planned)
+    planned = plan.spares if isinstance(plan, JointPlan) else None
+    return 1 if planned is None else planned
 
 
 def parse_shards(items: Iterable[str]) -> dict[str, int]:

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,8 +14,10 @@ import typer
 from typer.core import TyperCommand
 
 if TYPE_CHECKING:
-    from holdfast.model.topology import Topology
-    from holdfast.plan.protocol import Planner, PlanRequest, PlanResult, Progress, Sweep
+    from holdfast.clock import Clock
+    from holdfast.plan import Plan
+    from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
+    from holdfast.topology.graph import Topology
 
 DEFAULT_TIME_LIMIT = "30s"
 _MANY = ("--failed", "--failed-domain", "--required", "--forbidden")
@@ -132,11 +134,11 @@ def plan(
     ] = False,
 ) -> None:
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
-    from holdfast.model.statistics import load_statistics
-    from holdfast.plan.protocol import PlanRequest
-    from holdfast.plan.registry import planner as find_planner
-    from holdfast.plan.session import as_measured
-    from holdfast.units import parse_share, parse_time
+    from holdfast.planners.interface import PlanRequest
+    from holdfast.planners.planning import as_measured
+    from holdfast.planners.registry import planner as find_planner
+    from holdfast.predict.statistics import load_statistics
+    from holdfast.quantities import parse_share, parse_time
 
     planner = find_planner(method)
     if algorithms:
@@ -202,7 +204,7 @@ def _load(file: str) -> Topology:
         return load_pipeline(file).topology()
     import gc
 
-    from holdfast.model.files import load_topology
+    from holdfast.topology.files import load_topology
 
     topology = load_topology(file)
     # It stays to the end: nothing in it is ever garbage, so the collector need not look again.
@@ -221,24 +223,23 @@ class _Job:
     seed: int
     quiet: bool
 
-    def plan(self) -> PlanResult:
-        from holdfast.clock import SystemClock
-        from holdfast.plan.session import make_plan, make_solve
+    def plan(self) -> Plan:
+        from holdfast.planners.planning import make_plan
 
-        clock = SystemClock()
-        with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
-            solve = make_solve(
-                clock,
-                time_limit_s=self.limit_s,
-                interrupted=lambda: stop.pressed,
-                report=report,
-                seed=self.seed,
-            )
+        with self._solving() as (solve, clock):
             return make_plan(self.planner, self.topology, self.request, solve, clock)
 
     def sweep(self) -> Sweep:
+        from holdfast.planners.planning import make_sweep
+
+        with self._solving() as (solve, _):
+            return make_sweep(self.planner, self.topology, self.request, solve)
+
+    @contextmanager
+    def _solving(self) -> Iterator[tuple[Solve, Clock]]:
+        """The world around the planner; Ctrl-C asks it for the best so far."""
         from holdfast.clock import SystemClock
-        from holdfast.plan.session import make_solve, make_sweep
+        from holdfast.planners.planning import make_solve
 
         clock = SystemClock()
         with _interruptible() as stop, _progress(self.quiet, self.planner.method) as report:
@@ -249,22 +250,19 @@ class _Job:
                 report=report,
                 seed=self.seed,
             )
-            return make_sweep(self.planner, self.topology, self.request, solve)
+            yield solve, clock
 
 
-def _show_plan(
-    job: _Job, result: PlanResult, *, explain: bool, as_json: bool, out: Path | None
-) -> None:
-    data = result.to_json()
-    reasons = list(job.planner.explain(job.topology, job.request, result)) if explain else []
+def _show_plan(job: _Job, result: Plan, *, explain: bool, as_json: bool, out: Path | None) -> None:
     if explain:
-        data["explanation"] = reasons
-    _emit(data, as_json=as_json, out=out)
+        reasons = tuple(job.planner.explain(job.topology, job.request, result))
+        result = replace(result, explanation=reasons)
+    _emit(result.to_json(), as_json=as_json, out=out)
     if as_json:
         return
     from holdfast.cli.render import render_plan
 
-    render_plan(job.topology, result, reasons)
+    render_plan(job.topology, result)
 
 
 def _show_sweep(job: _Job, *, plot: Path | None, as_json: bool, out: Path | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.errors import BadInputError
-from holdfast.plan.protocol import Sweep
+from holdfast.planners.interface import Sweep
 
 FORMATS = (".svg", ".png", ".pdf")
 

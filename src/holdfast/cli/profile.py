@@ -14,7 +14,7 @@ from holdfast.errors import BadInputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from holdfast.model.statistics import MachineStatistics, Measure, Statistics
+    from holdfast.predict.statistics import MachineStatistics, Measure, Statistics
 
 DEFAULT_S = 60.0
 QUICK_S = 10.0
@@ -38,11 +38,11 @@ def profile(
 ) -> None:
     """Run a pipeline on Spark and measure its operators and this machine."""
     from holdfast.cli.prove import interruptible
-    from holdfast.model.statistics import dump_statistics
     from holdfast.pipeline import load_pipeline
+    from holdfast.predict.statistics import dump_statistics
     from holdfast.profile import profile as measure
+    from holdfast.quantities import parse_time
     from holdfast.runtime.spark.start.prepare import prepare
-    from holdfast.units import parse_time
 
     default = QUICK_S if quick else DEFAULT_S
     seconds = default if duration is None else parse_time(duration, where="--for")
@@ -123,7 +123,7 @@ def state_table(statistics: Statistics) -> Table | None:
 
 def machine_table(machine: MachineStatistics) -> Table:
     """One row per number, with how it was come by."""
-    from holdfast.model.statistics import Affine
+    from holdfast.predict.statistics import Affine
 
     table = _table(f"machine, {machine.cores} cores", "", "median", "95%", "samples", "how")
     for name in machine.__dataclass_fields__:
@@ -176,7 +176,7 @@ def _number(value: float) -> str:
 
 
 def _time(seconds: float) -> str:
-    from holdfast.units import format_time
+    from holdfast.quantities import format_time
 
     return format_time(seconds) if seconds >= 1e-6 or seconds == 0 else f"{seconds * 1e9:.3g} ns"
 

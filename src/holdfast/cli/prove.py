@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.deployment import absolute_app, make_deployment, plan_spares, read_plan
+from holdfast.cli.deployment import absolute_app, make_deployment, plan_spares
 from holdfast.errors import BadInputError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from holdfast.model.topology import Topology
     from holdfast.prove.judge import Comparison, Recovered
     from holdfast.prove.result import Audience, Proof, Struck
+    from holdfast.topology.graph import Topology
 
 _WIDTH = 56
 """Columns of a plot in the terminal."""
@@ -55,13 +55,14 @@ def prove(
     from rich.console import Console
 
     from holdfast.pipeline import load_pipeline
+    from holdfast.plan.document import load_plan
     from holdfast.prove.run import Proving
     from holdfast.prove.run import prove as run_proof
-    from holdfast.units import parse_time
+    from holdfast.quantities import parse_time
 
     app = absolute_app(app)
     pipeline = load_pipeline(app)
-    planned = read_plan(plan)
+    planned = load_plan(plan)
     proving = Proving(
         app=app,
         pipeline=pipeline,

@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment
 from holdfast.rundir.paths import schemas_path, spec_path
 from holdfast.rundir.spec import RunSpec, read_spec
 

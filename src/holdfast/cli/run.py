@@ -21,13 +21,12 @@ from holdfast.cli.deployment import (
     absolute_app,
     make_deployment,
     plan_spares,
-    read_plan,
 )
 
 if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
     from holdfast.control.status import RunView
-    from holdfast.model.deployment import Deployment
+    from holdfast.deployment import Deployment
     from holdfast.rundir.spec import RunSpec
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
@@ -77,17 +76,18 @@ def run(
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.resume import affected, check_resume, reset_operators
     from holdfast.pipeline import load_pipeline
+    from holdfast.plan.document import load_plan
+    from holdfast.quantities import parse_time
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
     from holdfast.runtime.units.places import check_sinks
-    from holdfast.units import parse_time
 
     limit_s = None if duration is None else parse_time(duration, where="--for")
     options: dict[str, Any] = {}
     if host == "spark":
         options = {"memory_mb": memory_mb, "keep_input": keep_input}
     app = absolute_app(app)
-    planned = None if plan is None else read_plan(plan)
+    planned = None if plan is None else load_plan(plan)
     pipeline = load_pipeline(app)
     deployment = make_deployment(
         pipeline,
@@ -211,8 +211,8 @@ def stop(
 ) -> None:
     """Stop a running pipeline and wait until nothing of it is left."""
     from holdfast.errors import CheckFailedError
+    from holdfast.quantities import parse_time
     from holdfast.runtime.launch.children import ProcessList
-    from holdfast.units import parse_time
 
     directory = find_run(run_dir)
     end = time.monotonic() + parse_time(timeout, where="--timeout")

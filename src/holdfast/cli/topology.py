@@ -19,8 +19,8 @@ from holdfast.errors import BadInputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from holdfast.model.topology import Topology
     from holdfast.testing.generators import Generator
+    from holdfast.topology.graph import Topology
 
 app = typer.Typer(
     help="Make, show and check topology files.",
@@ -67,7 +67,7 @@ def _command(generator: Generator) -> Any:
     """A typer command with an option for each parameter of the generator."""
 
     def run(out: Path | None, output: Literal["yaml", "json"] | None, **options: str) -> None:
-        from holdfast.model.codec import dump_topology
+        from holdfast.topology.codec import dump_topology
 
         topology = generator.parse(options)
         if output is None:
@@ -129,12 +129,12 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Summarise a topology and draw it, with a plan's marks if given."""
-    from holdfast.draw import draw_svg, read_plan
-    from holdfast.draw.marks import PlanMarks
-    from holdfast.model.files import load_topology
+    from holdfast.draw import PlanMarks, draw_svg, plan_marks
+    from holdfast.plan.document import load_plan
+    from holdfast.topology.files import load_topology
 
     topology = load_topology(file)
-    marks = PlanMarks() if plan is None else read_plan(topology, _read_plan(plan))
+    marks = PlanMarks() if plan is None else plan_marks(topology, load_plan(plan))
     if svg is not None:
         _write(None if str(svg) == "-" else svg, draw_svg(topology, marks))
         if str(svg) == "-":
@@ -151,7 +151,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say that a topology file is fine, or what is wrong in one line (exit code 2)."""
-    from holdfast.model.files import load_topology
+    from holdfast.topology.files import load_topology
 
     topology = load_topology(file)
     if as_json:
@@ -170,17 +170,6 @@ def _write(out: Path | None, text: str) -> None:
     except OSError as error:
         raise BadInputError(
             f"cannot be written: {error.strerror}", where=str(out), hint="name another file"
-        ) from None
-
-
-def _read_plan(path: Path) -> Any:
-    from holdfast.model.files import read_input
-
-    try:
-        return json.loads(read_input(path))
-    except ValueError:
-        raise BadInputError(
-            "is not JSON", where=str(path), hint="write the output of `holdfast plan --json`"
         ) from None
 
 
@@ -204,7 +193,7 @@ def _counts(topology: Topology) -> dict[str, int]:
 
 def _link_count(topology: Topology) -> int:
     """Task links, counted without building them: full links of wide operators are millions."""
-    from holdfast.model.topology import iter_links
+    from holdfast.topology.graph import iter_links
 
     total = 0
     for _, u, v, kind in iter_links(topology):
@@ -214,8 +203,8 @@ def _link_count(topology: Topology) -> int:
 
 
 def _summary(topology: Topology) -> dict[str, Any]:
-    from holdfast.model.codec import topology_to_dict
-    from holdfast.model.rates import operator_rates
+    from holdfast.topology.codec import topology_to_dict
+    from holdfast.topology.rates import operator_rates
 
     rates = operator_rates(topology)
     return {
@@ -262,8 +251,8 @@ def _counted(key: str, count: int) -> str:
 def _operators(topology: Topology) -> Table:
     from rich.table import Table
 
-    from holdfast.model.rates import operator_rates
-    from holdfast.model.topology import iter_links, per_operator
+    from holdfast.topology.graph import iter_links, per_operator
+    from holdfast.topology.rates import operator_rates
 
     rates = operator_rates(topology)
     into: list[list[str]] = [[] for _ in topology.operators]

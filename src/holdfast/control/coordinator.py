@@ -18,8 +18,8 @@ from holdfast.control.pool import Pool
 from holdfast.control.state import State
 from holdfast.control.turn import Turn
 from holdfast.control.vitals import Vitals
+from holdfast.deployment import UnitId
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import UnitId
 
 
 class Coordinator:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 
 def _parse_unit(value: object) -> object:

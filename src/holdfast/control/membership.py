@@ -32,7 +32,7 @@ from holdfast.control.facts import (
 )
 from holdfast.control.state import NodeRecord, UnitRecord
 from holdfast.control.turn import Turn
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 CORRELATED_S = 10.0
 """Losses of one domain within this time are told as one loss of the domain."""

@@ -14,8 +14,8 @@ from holdfast.control import facts as f
 from holdfast.control.events import Unit
 from holdfast.control.facts import DownReason, Fact
 from holdfast.control.index import Index
+from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
-from holdfast.model.deployment import UnitId
 
 TIMELINE_LENGTH = 400
 """Facts kept for people to read; older ones are gone after the next compaction."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from holdfast.control.events import Gauges, UnitReport
 from holdfast.control.pool import Pool
+from holdfast.deployment import UnitId
 from holdfast.health.agenda import Agenda
 from holdfast.health.heartbeat import HeartbeatDetector, HeartbeatPolicy, detector
 from holdfast.health.stall import StallDetector
-from holdfast.model.deployment import UnitId
 
 LOSSES_LENGTH = 100
 

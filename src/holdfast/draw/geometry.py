@@ -57,12 +57,12 @@ class Curve:
     """Start, then pairs: where a bend ends, where the straight stretch after it ends."""
     label: Rect | None = None
 
-    def path(self, direction: Direction, *, cut: float = 0.0) -> str:
-        """SVG path data; the last `cut` units are left out for the arrow head."""
+    def path(self, direction: Direction, *, short: float = 0.0) -> str:
+        """SVG path data; the last `short` units are left out for the arrow head."""
         x, y = self.points[0]
         parts = [f"M{x:.1f} {y:.1f}"]
         end_x, end_y = self.points[-1]
-        tip = (end_x - cut, end_y) if direction == "right" else (end_x, end_y - cut)
+        tip = (end_x - short, end_y) if direction == "right" else (end_x, end_y - short)
         for (x0, y0), (x1, y1) in pairwise((*self.points[:-1], tip)):
             if (direction == "right" and y0 == y1) or (direction == "down" and x0 == x1):
                 parts.append(f"L{x1:.1f} {y1:.1f}")

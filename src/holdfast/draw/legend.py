@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from holdfast.draw.geometry import Direction
 from holdfast.draw.marks import PlanMarks
 from holdfast.draw.measure import text_width
-from holdfast.model.topology import PARTITIONINGS, Partitioning, Topology
+from holdfast.topology.graph import Topology
+from holdfast.topology.links import PARTITIONINGS, Partitioning
 
 PILL = 20.0
 """Side of the square that an edge label takes."""
@@ -67,7 +68,7 @@ def legend_items(
     if any(operator.input == "correlated" for operator in topology.operators):
         items.append(Item(swatch="", words="join: needs all its inputs"))
     for mark, present, words in (
-        ("backup", marks.backups, "backup: output is logged"),
+        ("backup", marks.backups, f"{marks.output_logged}: output is logged"),
         ("anchor", marks.anchors, "anchor: input is logged"),
     ):
         if present:

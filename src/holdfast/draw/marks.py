@@ -1,21 +1,20 @@
-"""What a plan says about each operator, read off the JSON of `holdfast plan`.
+"""What a plan says about each operator of a topology.
 
-Plans name tasks (`count.2`) or operators (`count`); a drawing shows operators. Everything a plan
-may hold is optional here, so that plans of every method, and older ones, can be drawn.
+Plans name tasks (`count.2`) or operators (`count`); a drawing shows operators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Topology
+from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, Plan, ReplicationPlan
+from holdfast.topology.graph import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class MarkedSegment:
     """Operators that recover together."""
 
     heads: tuple[int, ...]
@@ -32,47 +31,58 @@ class PlanMarks:
     """One line about the whole plan."""
     feasible: bool = True
     backups: Mapping[int, int] = field(default_factory=dict)
+    """Operators whose output is logged."""
+    output_logged: str = "backup"
+    """What the plan calls them."""
     anchors: Mapping[int, int] = field(default_factory=dict)
     replicas: Mapping[int, int] = field(default_factory=dict)
     latency: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     """Smallest and largest recovery latency among an operator's tasks, file units."""
-    segments: tuple[Segment, ...] = ()
+    segments: tuple[MarkedSegment, ...] = ()
 
 
-def read_plan(topology: Topology, plan: Mapping[str, Any]) -> PlanMarks:
+def plan_marks(topology: Topology, plan: Plan) -> PlanMarks:
     """The marks of a plan; a name that the topology does not have is bad input."""
-    if not isinstance(plan, Mapping):
-        raise BadInputError("is not a plan", hint="write the output of `holdfast plan --json`")
     names = _Names(topology)
-    latency: dict[int, tuple[float, float]] = {}
-    for name, item in (plan.get("recovery_latency") or {}).items():
-        # Joint plans promise a median and a 95th percentile; the promise is the latter.
-        value = item.get("p95") if isinstance(item, Mapping) else item
-        if value is not None:
-            i, _ = names.find(name)
-            low, high = latency.get(i, (value, value))
-            latency[i] = (min(low, value), max(high, value))
-    segments = []
-    for item in plan.get("segments") or ():
-        head = item.get("head")
-        heads = [head] if isinstance(head, str) else (head or ())
-        segments.append(
-            Segment(
-                heads=tuple(names.find(name)[0] for name in heads),
-                operators=tuple(names.find(name)[0] for name in item.get("operators", ())),
-                frequency=item.get("frequency"),
+    common = PlanMarks(method=plan.method, caption=_caption(topology, plan), feasible=plan.feasible)
+    match plan:
+        case FtcPlan():
+            return replace(
+                common,
+                backups=names.count(plan.backups),
+                latency=names.span(plan.recovery_latency.items()),
             )
-        )
-    return PlanMarks(
-        method=str(plan.get("method") or ""),
-        caption=_caption(topology, plan),
-        feasible=bool(plan.get("feasible", True)),
-        backups=names.count(plan.get("backups") or plan.get("boundaries")),
-        anchors=names.count(plan.get("anchors")),
-        replicas=names.count(plan.get("replicas")),
-        latency=latency,
-        segments=tuple(segments),
-    )
+        case FastRecoverPlan():
+            return replace(
+                common,
+                anchors=names.count(plan.anchors),
+                segments=tuple(
+                    MarkedSegment(
+                        heads=names.operators(segment.heads),
+                        operators=names.operators(segment.operators),
+                        frequency=segment.frequency,
+                    )
+                    for segment in plan.segments
+                ),
+            )
+        case JointPlan():
+            # A plan predicts a median and a 95th percentile; what it promises is the latter.
+            promised = ((name, found.p95) for name, found in plan.recovery_latency.items())
+            return replace(
+                common,
+                backups=names.count(plan.boundaries),
+                output_logged="boundary",
+                latency=names.span(promised),
+                segments=tuple(
+                    MarkedSegment(
+                        heads=(), operators=names.operators(segment.operators), frequency=None
+                    )
+                    for segment in plan.segments
+                ),
+            )
+        case ReplicationPlan():
+            return replace(common, replicas=names.count(plan.replicas))
+    return common
 
 
 class _Names:
@@ -97,33 +107,50 @@ class _Names:
             hint="draw a plan with the topology it was made for",
         )
 
-    def count(self, listed: Iterable[Any] | None) -> dict[int, int]:
+    def operators(self, listed: Iterable[str]) -> tuple[int, ...]:
+        return tuple(self.find(name)[0] for name in listed)
+
+    def count(self, listed: Iterable[str]) -> dict[int, int]:
         counts: dict[int, int] = {}
-        for name in listed or ():
-            i, tasks = self.find(str(name))
+        for name in listed:
+            i, tasks = self.find(name)
             counts[i] = counts.get(i, 0) + tasks
         return counts
 
+    def span(self, listed: Iterable[tuple[str, float]]) -> dict[int, tuple[float, float]]:
+        """Smallest and largest value by operator."""
+        spans: dict[int, tuple[float, float]] = {}
+        for name, value in listed:
+            i, _ = self.find(name)
+            low, high = spans.get(i, (value, value))
+            spans[i] = (min(low, value), max(high, value))
+        return spans
 
-def _caption(topology: Topology, plan: Mapping[str, Any]) -> str:
-    parts = [" ".join(str(plan[key]) for key in ("method", "algorithm") if plan.get(key))]
-    if plan.get("feasible") is False:
-        return f"{parts[0]}: infeasible"
-    time = topology.unit.time
-    for key, one, many in (
-        ("backups", "backup", "backups"),
-        ("anchors", "anchor", "anchors"),
-        ("replicas", "replica", "replicas"),
-    ):
-        if isinstance(plan.get(key), list):
-            count = len(plan[key])
-            parts.append(f"{count} {one if count == 1 else many}")
-    for key, said in (
-        ("overall", f"recovers within {{}} {time}"),
-        ("expected_recovery_time", "expected recovery time {}"),
-        ("checkpoint_overhead", "checkpoint overhead {}"),
-        ("fidelity", "fidelity {}"),
-    ):
-        if isinstance(plan.get(key), int | float):
-            parts.append(said.format(f"{plan[key]:.4g}"))
-    return " · ".join(part for part in parts if part)
+
+def _caption(topology: Topology, plan: Plan) -> str:
+    made = f"{plan.method} {plan.algorithm}"
+    if not plan.feasible:
+        return f"{made}: infeasible"
+    return " · ".join([made, *_figures(plan, topology.unit.time)])
+
+
+def _figures(plan: Plan, unit: str) -> Iterator[str]:
+    match plan:
+        case FtcPlan():
+            yield _counted(len(plan.backups), "backup", "backups")
+            if plan.overall is not None:
+                yield f"recovers within {plan.overall:.4g} {unit}"
+        case FastRecoverPlan():
+            yield _counted(len(plan.anchors), "anchor", "anchors")
+            if plan.expected_recovery_time is not None:
+                yield f"expected recovery time {plan.expected_recovery_time:.4g}"
+            if plan.checkpoint_overhead is not None:
+                yield f"checkpoint overhead {plan.checkpoint_overhead:.4g}"
+        case ReplicationPlan():
+            yield _counted(len(plan.replicas), "replica", "replicas")
+            if plan.fidelity is not None:
+                yield f"fidelity {plan.fidelity:.4g}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"

@@ -9,17 +9,18 @@ Output is deterministic: the same topology and plan give the same bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from holdfast.draw.geometry import Curve, Direction, Geometry, Rect, Spacing, fit
 from holdfast.draw.legend import PILL, Item, draw_legend, legend_items, pill
-from holdfast.draw.marks import PlanMarks, read_plan
+from holdfast.draw.marks import PlanMarks, plan_marks
 from holdfast.draw.measure import shorten, text_width
 from holdfast.draw.style import SEGMENT_COLOURS, style_sheet
-from holdfast.model.topology import Partitioning, Topology, iter_links
+from holdfast.plan import Plan
+from holdfast.topology.graph import Topology, iter_links
+from holdfast.topology.links import Partitioning
 
 _MARGIN = 26.0
 _HEADER = 58.0
@@ -44,15 +45,15 @@ class _Line:
 
 def draw_svg(
     topology: Topology,
-    plan: Mapping[str, Any] | PlanMarks | None = None,
+    plan: Plan | PlanMarks | None = None,
     *,
     direction: Direction | None = None,
 ) -> str:
-    """The drawing as SVG text; `plan` is the JSON of `holdfast plan`, or its marks."""
+    """The drawing as SVG text; `plan` may be given as its marks."""
     if plan is None:
         marks = PlanMarks()
     else:
-        marks = plan if isinstance(plan, PlanMarks) else read_plan(topology, plan)
+        marks = plan if isinstance(plan, PlanMarks) else plan_marks(topology, plan)
     links = [
         (u, v, kind if _parallel(topology, u, v) else None)
         for _, u, v, kind in iter_links(topology)
@@ -117,7 +118,7 @@ def _contents(topology: Topology, marks: PlanMarks, i: int) -> list[_Line]:
         if i in counts:
             whole = count == 1 or (mark != "replica" and counts[i] == count)
             share = "" if whole else f" {counts[i]}/{count}"
-            said = "hot replica" if mark == "replica" else mark
+            said = {"replica": "hot replica", "backup": marks.output_logged}.get(mark, mark)
             lines.append(_Line(text=said + share, style=f"strong {mark}", bold=True))
     for segment in marks.segments:
         if i in segment.heads and segment.frequency is not None:
@@ -166,7 +167,7 @@ def _edges(geometry: Geometry, kinds: Sequence[Partitioning | None]) -> list[str
     out = []
     for curve, kind in zip(geometry.curves, kinds, strict=True):
         style = f"edge {kind}" if kind else "edge"
-        path = curve.path(geometry.direction, cut=6.0)
+        path = curve.path(geometry.direction, short=6.0)
         out.append(f'<path class="{style}" d="{path}"/>{_head(curve, geometry.direction)}')
     return out
 
@@ -211,7 +212,7 @@ def _boxes(
 
 
 def _bar(box: Rect, direction: Direction, mark: str, share: float) -> str:
-    """A bold boundary: on the side where tuples come in (anchor) or go out (backup).
+    """A bold bar: on the side where tuples come in (anchor) or go out (backup).
 
     Where only a share of the tasks is chosen, that share of the bar is solid.
     """

@@ -8,29 +8,27 @@ of backups and adds a line with counts and recovery latencies.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from holdfast.draw.channel import Net, route
 from holdfast.draw.layers import Layered, arrange, assign_layers
-from holdfast.draw.marks import PlanMarks, read_plan
+from holdfast.draw.marks import PlanMarks, plan_marks
 from holdfast.draw.place import place
-from holdfast.model.topology import Topology, iter_links
+from holdfast.plan import Plan
+from holdfast.topology.graph import Topology, iter_links
 
 MOST_OPERATORS = 30
 _LONGEST_NAME = 24
 _LISTED_LAYERS = 40
 
 
-def draw_text(
-    topology: Topology, plan: Mapping[str, Any] | PlanMarks | None = None, *, width: int = 100
-) -> str:
+def draw_text(topology: Topology, plan: Plan | PlanMarks | None = None, *, width: int = 100) -> str:
     """The drawing, or the listing where a drawing would not be readable."""
     if plan is None:
         marks = PlanMarks()
     else:
-        marks = plan if isinstance(plan, PlanMarks) else read_plan(topology, plan)
+        marks = plan if isinstance(plan, PlanMarks) else plan_marks(topology, plan)
     edges = [(u, v) for _, u, v, _ in iter_links(topology)]
     size = len(topology.operators)
     if size > MOST_OPERATORS:
@@ -64,7 +62,7 @@ def _lines(topology: Topology, marks: PlanMarks, i: int) -> list[str]:
     said = []
     for mark, counts in (
         ("anchor", marks.anchors),
-        ("backup", marks.backups),
+        (marks.output_logged, marks.backups),
         ("hot", marks.replicas),
     ):
         if i in counts:

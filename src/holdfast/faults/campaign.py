@@ -13,10 +13,10 @@ from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RecoveryView, RunView
+from holdfast.deployment import Deployment
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.rundir.spec import RunSpec

@@ -24,7 +24,7 @@ import numpy as np
 import yaml
 
 from holdfast.errors import BadInputError
-from holdfast.units import parse_time
+from holdfast.quantities import parse_time
 
 FaultKind = Literal["kill", "suspend", "domain", "coordinator", "disk", "tear", "poison"]
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)

@@ -3,7 +3,7 @@
 from holdfast.pipeline.api import EventTime, Expected, Pipeline, Stream
 from holdfast.pipeline.deploy import deploy
 from holdfast.pipeline.load import load_pipeline
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.sinks import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sources import Files, Generator, Rate, Source, SparkSource
 
@@ -14,9 +14,9 @@ __all__ = [
     "Files",
     "ForeachBatch",
     "Generator",
-    "Operator",
     "Parquet",
     "Pipeline",
+    "PipelineOperator",
     "Rate",
     "Sink",
     "Source",

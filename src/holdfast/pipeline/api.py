@@ -1,9 +1,9 @@
 """The pipeline as its author writes it: sources, streams, operators, sinks.
 
-A `Pipeline` only collects frozen `Operator` values; nothing here imports Spark, so a pipeline can
-be planned, drawn and cut on a machine that has none. A stream can only be made from streams that
-are there already, so a pipeline is acyclic by construction and its operators stand in topological
-order. Each mistake is reported where it is made, in one line that names the operator.
+A `Pipeline` only collects frozen `PipelineOperator` values; nothing here imports Spark, so a
+pipeline can be planned, drawn and cut on a machine that has none. A stream can only be made from
+streams that are there already, so a pipeline is acyclic by construction and its operators stand in
+topological order. Each mistake is reported where it is made, in one line that names the operator.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
+from holdfast.deployment import KEY_GROUPS, OutputMode
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import KEY_GROUPS, OutputMode
-from holdfast.pipeline.operators import OnError, Operator, OperatorFunction, OperatorKind
+from holdfast.pipeline.operators import OnError, OperatorFunction, OperatorKind, PipelineOperator
 from holdfast.pipeline.sinks import Sink, check_apart
 from holdfast.pipeline.sources import Source
-from holdfast.units import parse_time
+from holdfast.quantities import parse_time
 
 if TYPE_CHECKING:
-    from holdfast.model.topology import Topology
+    from holdfast.topology.graph import Topology
 
 Columns: TypeAlias = "str | Iterable[str]"
 ExpectedRows: TypeAlias = list[dict[str, Any]]
@@ -70,7 +70,7 @@ class Stream:
         takes_upserts: bool = False,
     ) -> Stream:
         """A function of each batch of rows that keeps no state; of upserts it makes upserts."""
-        operator = Operator(
+        operator = PipelineOperator(
             name=name,
             kind="map",
             inputs=(self.name,),
@@ -100,7 +100,7 @@ class Stream:
         it); without one the operator has one shard. `upsert_key` names the output columns that
         identify a row, by default those of `key`.
         """
-        operator = Operator(
+        operator = PipelineOperator(
             name=name,
             kind="aggregate",
             inputs=(self.name,),
@@ -130,7 +130,7 @@ class Stream:
         takes_upserts: bool = False,
     ) -> Stream:
         """State of one's own: transformWithState, applyInPandasWithState, deduplication."""
-        operator = Operator(
+        operator = PipelineOperator(
             name=name,
             kind="stateful",
             inputs=(self.name,),
@@ -159,7 +159,7 @@ class Stream:
         on_error: OnError = "fail",
     ) -> Stream:
         """`function(left, right)` of two streams; `other_key` if the right one names them else."""
-        operator = Operator(
+        operator = PipelineOperator(
             name=name,
             kind="join",
             inputs=(self.name, self.pipeline._own(other, name)),  # noqa: SLF001 - one API
@@ -175,10 +175,10 @@ class Stream:
     def union(self, name: str, *others: Stream) -> Stream:
         """All rows of several streams with the same columns."""
         inputs = (self.name, *(self.pipeline._own(other, name) for other in others))  # noqa: SLF001
-        return self.pipeline._add(Operator(name=name, kind="union", inputs=inputs))  # noqa: SLF001
+        return self.pipeline._add(PipelineOperator(name=name, kind="union", inputs=inputs))  # noqa: SLF001
 
     @property
-    def operator(self) -> Operator:
+    def operator(self) -> PipelineOperator:
         return self.pipeline.operator(self.name)
 
 
@@ -201,23 +201,23 @@ class Pipeline:
             raise BadInputError("an epoch must be longer than nothing", where=name)
         self.event_time = _event_time(event_time, name)
         """None: no watermark, so nothing closes by time."""
-        self._operators: dict[str, Operator] = {}
+        self._operators: dict[str, PipelineOperator] = {}
         self._expected: dict[str, Expected] = {}
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, operators={list(self._operators)})"
 
     @property
-    def operators(self) -> tuple[Operator, ...]:
+    def operators(self) -> tuple[PipelineOperator, ...]:
         """Every operator, sinks included, upstream before downstream."""
         return tuple(self._operators.values())
 
     @property
-    def sources(self) -> tuple[Operator, ...]:
+    def sources(self) -> tuple[PipelineOperator, ...]:
         return tuple(operator for operator in self.operators if operator.kind == "source")
 
     @property
-    def sinks(self) -> tuple[Operator, ...]:
+    def sinks(self) -> tuple[PipelineOperator, ...]:
         return tuple(operator for operator in self.operators if operator.kind == "sink")
 
     @property
@@ -225,7 +225,7 @@ class Pipeline:
         """The independent computations registered with `expected`, by sink."""
         return dict(self._expected)
 
-    def operator(self, name: str) -> Operator:
+    def operator(self, name: str) -> PipelineOperator:
         """The operator of that name."""
         try:
             return self._operators[name]
@@ -236,7 +236,7 @@ class Pipeline:
                 hint=f"it has {', '.join(self._operators) or 'none'}",
             ) from None
 
-    def consumers(self, name: str) -> tuple[Operator, ...]:
+    def consumers(self, name: str) -> tuple[PipelineOperator, ...]:
         """The operators that read the output of `name`, sinks included."""
         return tuple(operator for operator in self.operators if name in operator.inputs)
 
@@ -248,7 +248,9 @@ class Pipeline:
                 where=name,
                 hint="use Rate, Files, Generator or SparkSource",
             )
-        return self._add(Operator(name=name, kind="source", source=source, shards=parallelism))
+        return self._add(
+            PipelineOperator(name=name, kind="source", source=source, shards=parallelism)
+        )
 
     def sink(self, name: str, stream: Stream, sink: Sink) -> None:
         """Deliver a stream."""
@@ -259,7 +261,7 @@ class Pipeline:
                 hint="use Parquet, Sqlite, Console or ForeachBatch",
             )
         self._add(
-            Operator(
+            PipelineOperator(
                 name=name,
                 kind="sink",
                 inputs=(self._own(stream, name),),
@@ -310,7 +312,7 @@ class Pipeline:
             )
         return stream.name
 
-    def _add(self, operator: Operator) -> Stream:
+    def _add(self, operator: PipelineOperator) -> Stream:
         if operator.name in self._operators:
             raise BadInputError("there is an operator of that name already", where=operator.name)
         _check(operator, [self._operators[name] for name in operator.inputs])
@@ -324,7 +326,7 @@ _NAME_HINT = "start with a letter; letters, digits, '_', '-' and '.', at most 64
 _FUNCTION_KINDS: frozenset[OperatorKind] = frozenset({"map", "aggregate", "stateful", "join"})
 
 
-def _check(operator: Operator, inputs: list[Operator]) -> None:
+def _check(operator: PipelineOperator, inputs: list[PipelineOperator]) -> None:
     """Every rule that needs the operator and its inputs only."""
     name = operator.name
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -351,7 +353,7 @@ def _check(operator: Operator, inputs: list[Operator]) -> None:
             )
 
 
-def _check_options(operator: Operator) -> None:
+def _check_options(operator: PipelineOperator) -> None:
     name = operator.name
     if operator.mode not in get_args(OutputMode):
         raise BadInputError(
@@ -386,7 +388,7 @@ def _check_options(operator: Operator) -> None:
         raise BadInputError("several shards need a key", where=name)
 
 
-def _keep_upserts(operator: Operator, producer: Operator) -> Operator:
+def _keep_upserts(operator: PipelineOperator, producer: PipelineOperator) -> PipelineOperator:
     """A map of upserts gives upserts under the same key."""
     if producer.mode == "upsert":
         return replace(operator, mode="upsert", upsert_key=producer.upsert_key)

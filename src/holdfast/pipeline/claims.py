@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.pipeline.api import Expected, Pipeline
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.sinks import Parquet, Sink, Sqlite
 from holdfast.pipeline.sources import Generator, Rate
 from holdfast.verify.claims import (
@@ -32,7 +32,7 @@ def claims(pipeline: Pipeline) -> Claims:
     )
 
 
-def _made(operator: Operator) -> MadeRows | None:
+def _made(operator: PipelineOperator) -> MadeRows | None:
     source = operator.source
     if not isinstance(source, Rate | Generator):
         return None
@@ -45,7 +45,7 @@ def _made(operator: Operator) -> MadeRows | None:
     return rows
 
 
-def _sink(pipeline: Pipeline, sink: Operator, expected: Expected) -> SinkClaim:
+def _sink(pipeline: Pipeline, sink: PipelineOperator, expected: Expected) -> SinkClaim:
     upstream = {sink.name}
     for operator in reversed(pipeline.operators):
         if operator.name in upstream:

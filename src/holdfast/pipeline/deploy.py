@@ -9,20 +9,45 @@ output operator. O(operators * edges), far below anything a plan costs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment, Segment
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.graph import Layout, layout
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
+from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, Plan
 
-Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Mapping[str, Any]
-"""`none`: forced boundaries only; `all`: every operator; names of operators; or a plan's JSON."""
+Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Plan | Mapping[str, Any]
+"""`none`: forced boundaries only; `all`: every operator; names; or a plan or its JSON."""
 PerOperator: TypeAlias = int | Mapping[str, int]
 """One number for all, or by operator; a segment takes the smallest of its operators'. A batch
 interval is 1 in any case where `one_epoch_operators` says so."""
+
+
+class DeployOptions(TypedDict):
+    """Arguments of `deploy` that a joint plan decides."""
+
+    cuts: tuple[str, ...]
+    batch_epochs: Mapping[str, int]
+    snapshot_batches: Mapping[str, int]
+    epoch_s: float | None
+
+
+def deploy_options(plan: JointPlan) -> DeployOptions:
+    """What `deploy` takes to run a joint plan.
+
+    Topologies of pipelines count in seconds, and so does a deployment's epoch.
+    """
+    _check_feasible(plan)
+    segments = plan.segments
+    return {
+        "cuts": plan.boundaries,
+        "batch_epochs": {v: s.batch_epochs for s in segments for v in s.operators},
+        "snapshot_batches": {v: s.snapshot_batches for s in segments for v in s.operators},
+        "epoch_s": plan.epoch,
+    }
 
 
 def deploy(
@@ -39,7 +64,7 @@ def deploy(
     pipeline.validate()
     facts = layout(pipeline, shards=shards, fuse_sources=fuse_sources)
     chosen = cut_operators(pipeline, cuts, shards=shards)
-    ends = set(facts.forced) | chosen | {sink.inputs[0] for sink in pipeline.sinks}
+    ends = set(facts.forced) | chosen
     trees = [
         _members(pipeline, operator.name, ends)
         for operator in pipeline.operators
@@ -81,8 +106,8 @@ def cut_operators(
 ) -> set[str]:
     """The operators whose output a plan wants logged, forced ones not counted.
 
-    A plan's `backups` log their own output, its `anchors` their inputs. Backups may be named by
-    task (`count.0`); an operator must have all its tasks chosen or none, for one Spark query per
+    A plan's backups log their own output, its anchors their inputs. Backups may be named by task
+    (`count.0`); an operator must have all its tasks chosen or none, for one Spark query per
     shard of one segment cannot be cut in some shards only.
     """
     inner = {operator.name for operator in pipeline.operators if operator.kind != "sink"}
@@ -93,30 +118,46 @@ def cut_operators(
     if isinstance(cuts, str):
         raise BadInputError(f"unknown cuts {cuts!r}", hint="none, all, or names of operators")
     if isinstance(cuts, Mapping):
-        return _planned(pipeline, cuts, layout(pipeline, shards=shards).shards)
-    chosen = set(cuts)
+        from holdfast.plan.document import parse_plan  # noqa: PLC0415 - nodes never read plan files
+
+        cuts = parse_plan(cuts)
+    if isinstance(cuts, Plan):
+        chosen = _planned(pipeline, cuts, layout(pipeline, shards=shards).shards)
+    else:
+        chosen = set(cuts)
     for name in sorted(chosen):
         if pipeline.operator(name).kind == "sink":
             raise BadInputError("a sink has no output to cut", where=name)
     return chosen
 
 
-def _planned(pipeline: Pipeline, plan: Mapping[str, Any], count: Mapping[str, int]) -> set[str]:
-    if not plan.get("feasible", True):
-        raise BadInputError("the plan is infeasible", where=pipeline.name)
-    if "backups" not in plan and "anchors" not in plan:
-        raise BadInputError(
-            "the plan has neither backups nor anchors",
-            where=pipeline.name,
-            hint="plan with the method ftc, fastrecover or joint",
-        )
+def _planned(pipeline: Pipeline, plan: Plan, count: Mapping[str, int]) -> set[str]:
+    _check_feasible(plan)
+    match plan:
+        case FtcPlan():
+            return _backed_up(pipeline, plan.backups, count)
+        case FastRecoverPlan():
+            return {name for anchor in plan.anchors for name in pipeline.operator(anchor).inputs}
+        case JointPlan():
+            return set(plan.boundaries)
+    raise BadInputError(
+        f"a plan of the method {plan.method} does not say where to cut",
+        where=pipeline.name,
+        hint="plan with the method ftc, fastrecover or joint",
+    )
+
+
+def _check_feasible(plan: Plan) -> None:
+    if not plan.feasible:
+        raise BadInputError("the plan is infeasible", hint="plan again with other bounds")
+
+
+def _backed_up(pipeline: Pipeline, backups: Iterable[str], count: Mapping[str, int]) -> set[str]:
     tasks: dict[str, set[str]] = {}
-    for name in plan.get("backups", ()):
+    for name in backups:
         known = any(operator.name == name for operator in pipeline.operators)
         operator, _, index = (name, "", "") if known else name.rpartition(".")
-        if pipeline.operator(operator).kind == "sink":
-            raise BadInputError("a sink has no output to cut", where=name)
-        tasks.setdefault(operator, set()).add(index)
+        tasks.setdefault(pipeline.operator(operator).name, set()).add(index)
     for operator, indices in tasks.items():
         if "" not in indices and len(indices) != count[operator]:
             raise BadInputError(
@@ -124,10 +165,7 @@ def _planned(pipeline: Pipeline, plan: Mapping[str, Any], count: Mapping[str, in
                 where=operator,
                 hint="plan per operator, or require all of its tasks",
             )
-    saved = {
-        name for anchor in plan.get("anchors", ()) for name in pipeline.operator(anchor).inputs
-    }
-    return set(tasks) | saved
+    return set(tasks)
 
 
 def one_epoch_operators(pipeline: Pipeline) -> set[str]:
@@ -143,7 +181,7 @@ def one_epoch_operators(pipeline: Pipeline) -> set[str]:
     return found
 
 
-def _members(pipeline: Pipeline, root: str, ends: set[str]) -> tuple[Operator, ...]:
+def _members(pipeline: Pipeline, root: str, ends: set[str]) -> tuple[PipelineOperator, ...]:
     """The operators of the segment that ends with `root`, in topological order."""
     found = {root}
     for operator in reversed(pipeline.operators):
@@ -173,7 +211,7 @@ def _boundaries(pipeline: Pipeline, ends: set[str]) -> dict[str, tuple[Boundary,
     return logs
 
 
-def _read(consumer: Operator, index: int, logs: tuple[Boundary, ...]) -> Boundary:
+def _read(consumer: PipelineOperator, index: int, logs: tuple[Boundary, ...]) -> Boundary:
     """The one of an input's logs that a consumer reads."""
     key = consumer.key_of_input(index)
     return next((log for log in logs if log.key == key), logs[0])
@@ -181,7 +219,7 @@ def _read(consumer: Operator, index: int, logs: tuple[Boundary, ...]) -> Boundar
 
 def _segment(
     pipeline: Pipeline,
-    members: tuple[Operator, ...],
+    members: tuple[PipelineOperator, ...],
     facts: Layout,
     logs: Mapping[str, tuple[Boundary, ...]],
     *,
@@ -217,7 +255,7 @@ def _segment(
 def _least(
     pipeline: Pipeline,
     value: PerOperator,
-    members: tuple[Operator, ...],
+    members: tuple[PipelineOperator, ...],
     default: int,
     what: str,
 ) -> int:

@@ -22,7 +22,7 @@ from pathlib import PurePath
 from typing import Any
 
 from holdfast.pipeline.api import Pipeline
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Variable arguments, generators and coroutines; the other flags say how a function was compiled.
@@ -30,6 +30,7 @@ _FLAGS = 0x2AC
 _NAMED = {*dis.hasname, *dis.haslocal, *dis.hasfree, *dis.hascompare}
 _DIGITS = 16
 _MAX_DEPTH = 40
+_FORMER_NAMES: dict[type, str] = {PipelineOperator: "Operator"}
 
 
 def fingerprints(pipeline: Pipeline) -> dict[str, str]:
@@ -40,7 +41,7 @@ def fingerprints(pipeline: Pipeline) -> dict[str, str]:
     }
 
 
-def fingerprint(operator: Operator, *, context: tuple[Any, ...] = ()) -> str:
+def fingerprint(operator: PipelineOperator, *, context: tuple[Any, ...] = ()) -> str:
     """16 hexadecimal digits; equal for equal code and options on one Python version."""
     digest = hashlib.sha256()
     for token in _tokens((operator, context), _Walk()):
@@ -48,7 +49,7 @@ def fingerprint(operator: Operator, *, context: tuple[Any, ...] = ()) -> str:
     return digest.hexdigest()[:_DIGITS]
 
 
-def _context(pipeline: Pipeline, operator: Operator) -> tuple[Any, ...]:
+def _context(pipeline: Pipeline, operator: PipelineOperator) -> tuple[Any, ...]:
     # The clock decides which rows a source makes and which of them are late.
     return (pipeline.epoch_s, pipeline.event_time) if operator.kind == "source" else ()
 
@@ -105,7 +106,9 @@ def _compound(value: Any, walk: _Walk) -> Iterator[str]:
             for item in value:
                 yield from _tokens(item, walk)
         case _ if dataclasses.is_dataclass(value):
-            yield f"dataclass:{type(value).__qualname__}"
+            # Runs are resumed by fingerprint: a renamed class must not look like changed code.
+            name = _FORMER_NAMES.get(type(value), type(value).__qualname__)
+            yield f"dataclass:{name}"
             for field in dataclasses.fields(value):
                 yield field.name
                 yield from _tokens(getattr(value, field.name), walk)

@@ -1,15 +1,7 @@
-"""Which boundaries a pipeline has whatever the plan says, and the topology planners see.
+"""Shards and forced boundaries of a pipeline, and the topology that planners see of it.
 
-Forced boundaries depend on the pipeline and its shards alone, never on the cuts a plan adds: so
-more cuts always refine fewer, and a planner can count forced boundaries before it chooses. The
-rules, each with the reason it gives:
-
-- a source: its rows are kept as they came in, late ones apart, before anything is computed;
-- several consumers: Spark would compute the operator once per consumer;
-- an exchange with several shards: rows move between shards through the log only;
-- a nondeterministic operator: a redo may come out differently, so its first output is kept;
-- a stateful operator with another one, or with an operator of several inputs, downstream: at most
-  one stateful operator per segment lets its state survive a change of plan.
+The rules of forced boundaries stand in `holdfast.topology.boundaries`; here a pipeline is told to
+them. Two reasons only a pipeline knows: a source, and an operator declared nondeterministic.
 
 An operator without a key and without state runs in as many shards as the one it is fused with; when
 it reads a boundary it has one, since rows without a key are all in group 0.
@@ -19,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
+from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
-from holdfast.model import topology as model
-from holdfast.model.deployment import KEY_GROUPS
 from holdfast.pipeline.api import Pipeline
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.sources import Rate, SparkSource
-
-Reason = Literal["source", "consumers", "exchange", "nondeterministic", "state"]
+from holdfast.topology import graph as model
+from holdfast.topology.boundaries import Reason, all_boundaries, own_boundaries, rows_move
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +40,40 @@ def layout(
     several inputs; without, it is a segment of its own.
     """
     asked = _asked_shards(pipeline, shards or {})
-    forced: dict[str, Reason] = {}
-    for operator in pipeline.operators:
-        reason = _own_reason(pipeline, operator, fuse_sources=fuse_sources)
-        if reason:
-            forced[operator.name] = reason
+    inner = [operator for operator in pipeline.operators if operator.kind != "sink"]
+    place = {operator.name: i for i, operator in enumerate(inner)}
+    declared: dict[int, Reason] = {}
+    for i, operator in enumerate(inner):
+        if operator.kind == "source" and not (fuse_sources and _alone(pipeline, operator)):
+            declared[i] = "source"
+        elif not operator.deterministic:
+            declared[i] = "nondeterministic"
+    readers = [
+        [place[one.name] for one in pipeline.consumers(operator.name) if one.kind != "sink"]
+        for operator in inner
+    ]
+    own = own_boundaries(
+        readers, declared=declared, results={place[sink.inputs[0]] for sink in pipeline.sinks}
+    )
+    logged = {inner[i].name for i in own}
     count: dict[str, int] = {}
-    for operator in pipeline.operators:
-        if operator.kind != "sink":
-            count[operator.name] = _count(operator, asked, count, forced)
-    for operator in pipeline.operators:
-        if operator.kind in ("sink", "map"):
-            continue
-        for name in operator.inputs:
-            if max(count[name], count[operator.name]) > 1:
-                forced.setdefault(name, "exchange")
-    for operator in pipeline.operators:
-        if operator.keeps_state and _state_follows(pipeline, operator.name, forced):
-            forced.setdefault(operator.name, "state")
-    return Layout(shards=count, forced=forced)
+    for operator in inner:
+        count[operator.name] = _count(operator, asked, count, logged)
+    forced = all_boundaries(
+        own,
+        exchanges=[
+            place[name]
+            for operator in inner
+            for name in operator.inputs
+            if rows_move(
+                count[name], count[operator.name], one_to_one=_in_step(operator, name, count)
+            )
+        ],
+        readers=readers,
+        inputs=[len(operator.inputs) for operator in inner],
+        stateful=[operator.keeps_state for operator in inner],
+    )
+    return Layout(shards=count, forced={inner[i].name: reason for i, reason in forced.items()})
 
 
 def topology(pipeline: Pipeline, *, shards: Mapping[str, int] | None = None) -> model.Topology:
@@ -96,7 +101,9 @@ def topology(pipeline: Pipeline, *, shards: Mapping[str, int] | None = None) -> 
         ),
         edges=tuple(
             model.Edge(
-                source=name, target=operator.name, partitioning=_partitioning(operator, name, facts)
+                source=name,
+                target=operator.name,
+                partitioning="one-to-one" if _in_step(operator, name, facts.shards) else "full",
             )
             for operator in inner
             for name in operator.inputs
@@ -134,20 +141,7 @@ def _asked_shards(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, in
     return asked
 
 
-def _own_reason(pipeline: Pipeline, operator: Operator, *, fuse_sources: bool) -> Reason | None:
-    consumers = pipeline.consumers(operator.name)
-    if operator.kind == "sink":
-        return None
-    if operator.kind == "source" and not (fuse_sources and _alone(pipeline, operator)):
-        return "source"
-    if len(consumers) > 1:
-        return "consumers"
-    if not operator.deterministic:
-        return "nondeterministic"
-    return None
-
-
-def _alone(pipeline: Pipeline, source: Operator) -> bool:
+def _alone(pipeline: Pipeline, source: PipelineOperator) -> bool:
     """Whether a source can be fused: nothing joins its stream before a boundary or the end."""
     name = source.name
     for _ in pipeline.operators:
@@ -163,31 +157,14 @@ def _alone(pipeline: Pipeline, source: Operator) -> bool:
 
 
 def _count(
-    operator: Operator,
-    asked: Mapping[str, int],
-    count: Mapping[str, int],
-    forced: Mapping[str, Reason],
+    operator: PipelineOperator, asked: Mapping[str, int], count: Mapping[str, int], logged: set[str]
 ) -> int:
     if operator.kind != "map":
         return asked[operator.name]
     (producer,) = operator.inputs
-    return 1 if producer in forced else count[producer]
+    return 1 if producer in logged else count[producer]
 
 
-def _state_follows(pipeline: Pipeline, name: str, forced: Mapping[str, Reason]) -> bool:
-    """Whether the segment of `name` would reach another stateful operator or several inputs."""
-    for _ in pipeline.operators:
-        if name in forced:
-            return False
-        (consumer,) = pipeline.consumers(name)
-        if consumer.kind == "sink":
-            return False
-        if consumer.keeps_state or len(consumer.inputs) > 1:
-            return True
-        name = consumer.name
-    return False
-
-
-def _partitioning(operator: Operator, producer: str, facts: Layout) -> model.Partitioning:
-    same = facts.shards[producer] == facts.shards[operator.name]
-    return "one-to-one" if operator.kind == "map" and same else "full"
+def _in_step(operator: PipelineOperator, producer: str, count: Mapping[str, int]) -> bool:
+    """Whether each shard of the operator reads the same shard of the producer."""
+    return operator.kind == "map" and count[producer] == count[operator.name]

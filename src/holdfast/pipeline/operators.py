@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from holdfast.model.deployment import OutputMode
+from holdfast.deployment import OutputMode
 from holdfast.pipeline.sinks import Sink
 from holdfast.pipeline.sources import Source
 
@@ -24,7 +24,7 @@ STATEFUL: frozenset[OperatorKind] = frozenset({"aggregate", "stateful", "join"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class PipelineOperator:
     """One step of a pipeline."""
 
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.model.statistics import Statistics
+from holdfast.predict.statistics import Statistics
 
 
 def profile(

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.model.statistics import dump_statistics
 from holdfast.pipeline import load_pipeline
+from holdfast.predict.statistics import dump_statistics
 from holdfast.profile.cpu import CpuMeter
 from holdfast.profile.spark.measure import Work, measure_on_spark
 from holdfast.rundir.application import app_folder

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError
-from holdfast.model.statistics import (
+from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
     Affine,
     MachineStatistics,

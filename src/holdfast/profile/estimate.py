@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.model.deployment import key_group_range
-from holdfast.model.statistics import Measure
+from holdfast.deployment import key_group_range
+from holdfast.predict.statistics import Measure
 
 FloatArray = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.errors import BadInputError, CheckFailedError
-from holdfast.model.statistics import Statistics, parse_statistics
+from holdfast.predict.statistics import Statistics, parse_statistics
 from holdfast.profile.cache import cores, save_machine
 from holdfast.profile.recoveries import measure_recoveries
 from holdfast.rundir.application import absolute_app

@@ -11,10 +11,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.model.deployment import Deployment, Segment, key_group_range
-from holdfast.model.records import SliceRecord
-from holdfast.model.statistics import Measure, OperatorStatistics
-from holdfast.pipeline import Operator, Pipeline, SparkSource
+from holdfast.deployment import Deployment, Segment, key_group_range
+from holdfast.deployment.records import SliceRecord
+from holdfast.pipeline import Pipeline, PipelineOperator, SparkSource
+from holdfast.predict.statistics import Measure, OperatorStatistics
 from holdfast.profile import estimate
 from holdfast.runtime.checkpoint.state import Snapshot
 
@@ -108,7 +108,7 @@ def operator_statistics(
     )
 
 
-def _lag(pipeline: Pipeline, operator: Operator) -> int:
+def _lag(pipeline: Pipeline, operator: PipelineOperator) -> int:
     """Batches by which output trails input: Spark closes windows a batch later."""
     waits = operator.kind in ("aggregate", "stateful") and operator.mode == "append"
     return 1 if waits and pipeline.event_time is not None else 0

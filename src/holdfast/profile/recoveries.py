@@ -18,10 +18,10 @@ from typing import Any, Self
 import psutil
 
 from holdfast.control.status import RecoveryView, RunView
+from holdfast.deployment import Deployment, UnitId
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import Deployment, UnitId
-from holdfast.model.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.predict.statistics import REFERENCE_QUERIES, MachineStatistics, Measure
 from holdfast.profile import estimate
 from holdfast.profile.cpu import load_average, sessions_cpu
 from holdfast.rundir.spec import RunSpec

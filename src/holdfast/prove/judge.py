@@ -28,7 +28,6 @@ are judged at once, that is no bad luck: the plan's promise is refuted.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,8 +36,9 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtrc
 
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment
+from holdfast.plan import JointPlan, Latency, Plan
 
 PLANNED_SHARE = 1 / 20
 """How often a bound on the 95th percentile may be broken."""
@@ -276,22 +276,20 @@ class Promise:
     phases: Mapping[str, float] | None = None
 
 
-def promises(
-    deployment: Deployment, plan: Mapping[str, Any], max_recovery: float | None
-) -> list[Promise]:
+def promises(deployment: Deployment, plan: Plan, max_recovery: float | None) -> list[Promise]:
     """The plan's promises for every segment that publishes, in topological order.
 
     The bound is the plan's own, else the one given, else the predicted 95th percentile.
     """
-    asked = plan.get("max_recovery")
-    bound = max_recovery if asked is None else float(asked)
-    latency = plan.get("recovery_latency") if plan.get("method") == "joint" else None
+    joint = plan if isinstance(plan, JointPlan) else None
+    bound = joint.max_recovery if joint is not None else None
+    bound = max_recovery if bound is None else bound
     found = []
     for segment in deployment.segments:
         if not segment.outputs:
             continue
-        said = (latency or {}).get(segment.name)
-        limit = bound if bound is not None else (said or {}).get("p95")
+        said = joint.recovery_latency.get(segment.name) if joint is not None else None
+        limit = bound if bound is not None else _p95(said)
         if limit is None:
             raise BadInputError(
                 "the plan bounds no recovery time", where=segment.name, hint="give --max-recovery"
@@ -300,24 +298,28 @@ def promises(
             Promise(
                 segment=segment.name,
                 operators=segment.operators,
-                bound=float(limit),
-                median=said and said["median"],
-                p95=said and said["p95"],
-                phases=_predicted_phases(plan, segment.name),
+                bound=limit,
+                median=None if said is None else said.median,
+                p95=_p95(said),
+                phases=_predicted_phases(joint, segment.name),
             )
         )
     return found
 
 
-def _predicted_phases(plan: Mapping[str, Any], segment: str) -> dict[str, float] | None:
-    said = (plan.get("recovery_phases") or {}).get(segment)
+def _p95(said: Latency | None) -> float | None:
+    return None if said is None else said.p95
+
+
+def _predicted_phases(plan: JointPlan | None, segment: str) -> dict[str, float] | None:
+    said = None if plan is None else plan.recovery_phases.get(segment)
     if said is None:
         return None
     return {
-        "detection": said["detection"],
-        "restore": said["restore"],
-        "replay": said["load"] + said["replay"],
-        "catch_up": said["catch_up"],
+        "detection": said.detection,
+        "restore": said.restore,
+        "replay": said.load + said.replay,
+        "catch_up": said.catch_up,
     }
 
 
@@ -403,12 +405,12 @@ def compare(promised: Sequence[Promise], recoveries: Sequence[Recovered]) -> tup
 RESULTS = "all results"
 
 
-def complete_again(plan: Mapping[str, Any], comparisons: Sequence[Comparison]) -> Comparison:
+def complete_again(plan: Plan, comparisons: Sequence[Comparison]) -> Comparison:
     """When no result was missing any more after each fault, against what the plan says of it.
 
     The plan bounds recoveries and predicts this; it is shown beside them and not judged.
     """
-    said = plan.get("results_recovery") or {}
+    said = plan.results_recovery if isinstance(plan, JointPlan) else None
     faults: dict[int, list[Recovered]] = {}
     for comparison in comparisons:
         for item in comparison.recoveries:
@@ -418,8 +420,8 @@ def complete_again(plan: Mapping[str, Any], comparisons: Sequence[Comparison]) -
             segment=RESULTS,
             operators=(RESULTS,),
             bound=max((item.promise.bound for item in comparisons), default=0.0),
-            median=said.get("median"),
-            p95=said.get("p95"),
+            median=None if said is None else said.median,
+            p95=_p95(said),
         ),
         recoveries=tuple(
             Recovered(
@@ -438,7 +440,7 @@ def complete_again(plan: Mapping[str, Any], comparisons: Sequence[Comparison]) -
 def bound_kept(comparisons: Sequence[Comparison]) -> bool:
     """Whether no segment broke its bound more often than planned; see the module's rule."""
     judged = [item for item in comparisons if item.recoveries]
-    return all(_may_be_luck(item.chance, SIGNIFICANCE / len(judged)) for item in judged)
+    return not any(_refuted(item.chance, len(judged)) for item in judged)
 
 
 def as_planned(comparisons: Sequence[Comparison]) -> bool:
@@ -448,18 +450,14 @@ def as_planned(comparisons: Sequence[Comparison]) -> bool:
 
 def most_broken(recoveries: int, judged: int = 1) -> int:
     """How many of so many recoveries may break the bound before it counts as refuted."""
-    level = SIGNIFICANCE / max(1, judged)
-    allowed = 0
-    while allowed < recoveries and _may_be_luck(
-        binomial_tail(recoveries, allowed + 1, PLANNED_SHARE), level
-    ):
-        allowed += 1
-    return allowed
+    chances = (binomial_tail(recoveries, k + 1, PLANNED_SHARE) for k in range(recoveries))
+    judged = max(1, judged)
+    return next((k for k, chance in enumerate(chances) if _refuted(chance, judged)), recoveries)
 
 
-def _may_be_luck(chance: float, level: float) -> bool:
-    """Above the level; one broken bound of one has the level's very chance, but for rounding."""
-    return chance > level and not math.isclose(chance, level)
+def _refuted(chance: float, judged: int) -> bool:
+    # One recovery that breaks its bound has a chance of exactly 5%, which rounding must not decide.
+    return chance <= SIGNIFICANCE / judged * (1 + 1e-9)
 
 
 def binomial_tail(n: int, k: int, p: float) -> float:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 from holdfast import __version__
 from holdfast.draw import draw_svg
-from holdfast.model.topology import Topology
+from holdfast.plan import JointPlan
 from holdfast.prove.judge import PHASES, Comparison, as_planned, most_broken
 from holdfast.prove.plots import phases_plot, recovery_plot, timeline_plot
 from holdfast.prove.result import Proof
+from holdfast.topology.graph import Topology
 
 _STYLE = """
 :root{color-scheme:light;--ink:#1c2733;--muted:#5b6b7b;--line:#dde3e9;--good:#1b7f4d;--bad:#b3261e;
@@ -149,50 +149,40 @@ def _plan(proof: Proof, topology: Topology) -> str:
     plan = proof.plan
     # The page is light whatever its surroundings, and so must the drawing be.
     drawing = draw_svg(topology, plan).replace("(prefers-color-scheme:dark)", "not all")
+    figure = f'<figure class="drawing wide">{drawing}</figure>'
+    return figure + (_promised(plan) if isinstance(plan, JointPlan) else "")
+
+
+def _promised(plan: JointPlan) -> str:
     said = [
-        f"{name} {value}"
-        for name, value in (
-            ("recovery", _bound_words(plan, "max_recovery")),
-            ("overhead", _share_words(plan, "max_overhead")),
-            ("latency", _bound_words(plan, "max_latency")),
+        f"{name} ≤ {format(value, form)}{unit}"
+        for name, value, form, unit in (
+            ("recovery", plan.max_recovery, "g", " s"),
+            ("overhead", plan.max_overhead, ".0%", ""),
+            ("latency", plan.max_latency, "g", " s"),
         )
-        if value
+        if value is not None
     ]
     asked = f"Planned for {', '.join(said)}. " if said else ""
     facts = []
-    if plan.get("end_to_end_latency") is not None:
-        facts.append(f"results {plan['end_to_end_latency']:.2g} s after their input")
-    if plan.get("cpu") is not None:
-        facts.append(f"{plan['cpu']:.2g} cores in use")
-    if plan.get("overhead") is not None:
-        facts.append(f"{plan['overhead']:.0%} more than uncut")
+    if plan.end_to_end_latency is not None:
+        facts.append(f"results {plan.end_to_end_latency:.2g} s after their input")
+    if plan.cpu is not None:
+        facts.append(f"{plan.cpu:.2g} cores in use")
+    if plan.overhead is not None:
+        facts.append(f"{plan.overhead:.0%} more than uncut")
     promised = f"Predicted: {', '.join(facts)}." if facts else ""
-    return (
-        f'<figure class="drawing wide">{drawing}</figure>'
-        f"<p>{escape(asked + promised)}</p>{_segments(plan)}"
-    )
-
-
-def _segments(plan: Mapping[str, Any]) -> str:
-    if plan.get("method") != "joint":
-        return ""
     rows = [
         [
-            escape(", ".join(segment["operators"])),
-            f"{segment['batch_interval']:g} s",
-            "–" if segment["snapshot_interval"] is None else f"{segment['snapshot_interval']:g} s",
+            escape(", ".join(segment.operators)),
+            f"{segment.batch_interval:g} s",
+            "–" if segment.snapshot_interval is None else f"{segment.snapshot_interval:g} s",
         ]
-        for segment in plan["segments"]
+        for segment in plan.segments
     ]
-    return _table(["segment", "batch every", "snapshot every"], rows)
-
-
-def _bound_words(plan: Mapping[str, Any], name: str) -> str:
-    return "" if plan.get(name) is None else f"≤ {plan[name]:g} s"
-
-
-def _share_words(plan: Mapping[str, Any], name: str) -> str:
-    return "" if plan.get(name) is None else f"≤ {plan[name]:.0%}"
+    return f"<p>{escape(asked + promised)}</p>" + _table(
+        ["segment", "batch every", "snapshot every"], rows
+    )
 
 
 def _compared(proof: Proof) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.control.status import RunView
+from holdfast.plan import Plan
 from holdfast.prove.aim import Aim
 from holdfast.prove.judge import Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.runtime.launch.run import StopReport
@@ -64,7 +65,7 @@ class Proof:
 
     run_dir: Path
     app: str
-    plan: Mapping[str, Any]
+    plan: Plan
     asked: int
     """Faults that were to be injected."""
     nodes: int

@@ -11,21 +11,21 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView
+from holdfast.deployment import Deployment
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
+from holdfast.plan import Plan
 from holdfast.prove.aim import Aim, aims
 from holdfast.prove.judge import (
     Failure,
@@ -64,7 +64,7 @@ class Proving:
     app: str
     pipeline: Pipeline
     deployment: Deployment
-    plan: Mapping[str, Any]
+    plan: Plan
     faults: int = 20
     nodes: int = 2
     spares: int = 1

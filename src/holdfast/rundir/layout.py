@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.model.deployment import UnitId
-from holdfast.model.records import record_name
+from holdfast.deployment import UnitId
+from holdfast.deployment.records import record_name
 
 ORIGIN = "origin"
 """Name of the record of when epoch 0 began."""

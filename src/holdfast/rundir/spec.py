@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import Deployment
 from holdfast.rundir.paths import SPEC, spec_path
 
 FORMAT = "holdfast-run/1"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 
 class UnitHost(Protocol):

@@ -27,7 +27,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import Deployment, Segment, UnitId
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.units.progress import Progress
 

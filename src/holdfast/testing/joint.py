@@ -11,16 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from holdfast.model.demand import WORK
-from holdfast.model.recovery import RecoveryModel
-from holdfast.model.statistics import (
+from holdfast.planners.interface import PlanRequest
+from holdfast.predict.demand import WORK
+from holdfast.predict.recovery import RecoveryModel
+from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
     Measure,
     OperatorStatistics,
     Statistics,
 )
-from holdfast.model.topology import Edge, Operator, Topology
-from holdfast.plan.protocol import PlanRequest
+from holdfast.topology.graph import Edge, Operator, Topology
 
 LEVELS = (1.0, 2.0, 4.0, 8.0)
 
@@ -107,11 +107,11 @@ def _loaded(topology: Topology, rng: np.random.Generator) -> Topology:
     sources = [topology.operators[i].name for i in topology.sources]
     even = replace(topology, rates={name: float(rng.uniform(50, 500)) for name in sources})
     model = RecoveryModel(even)
-    alone = (model.member + model.closing)[:, WORK]
+    alone = (model.demands.member + model.demands.closing)[:, WORK]
     heaviest = np.zeros(len(alone))
     for v in topology.order:
         above = max((heaviest[u] for u in topology.upstream[v]), default=0.0)
-        heaviest[v] = model.member[v, WORK] + above
+        heaviest[v] = model.demands.member[v, WORK] + above
     wanted = float(rng.uniform(0.3, 1.6)) / float(heaviest.max())
     scale = min(wanted, float(rng.uniform(0.1, 0.5)) / float(alone.max()))
     return replace(even, rates={name: rate * scale for name, rate in even.rates.items()})

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from holdfast import profile as profiling
 from holdfast.cli import demo as commands
 from holdfast.errors import BadInputError
-from holdfast.model.statistics import Measure, OperatorStatistics, Statistics
+from holdfast.plan.document import parse_plan
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.prove import report
 from holdfast.prove import run as prove_run
 from holdfast.prove.judge import Normal
@@ -85,7 +86,7 @@ def test_the_story_is_told_in_order(cli, tmp_path):
     plan = json.loads((tmp_path / "demo" / "plan.json").read_text())
     assert plan["max_recovery"] == 5.0
     assert plan["recovery_latency"]["count"]["p95"] <= 5.0
-    assert asked[0].plan == plan
+    assert asked[0].plan == parse_plan(plan)
     assert asked[0].spares >= 1
 
 
@@ -114,7 +115,7 @@ def test_what_was_profiled_is_shown_and_planned_with(cli):
     assert asked[0][2] is True
     assert "looking closely" in result.output
     assert "12.5 KB" in result.output
-    assert proofs[0].plan["segments"][-1]["snapshot_interval"] is not None
+    assert proofs[0].plan.segments[-1].snapshot_interval is not None
 
 
 def test_bounds_that_cannot_be_kept_give_way_to_the_nearest(cli):
@@ -122,7 +123,7 @@ def test_bounds_that_cannot_be_kept_give_way_to_the_nearest(cli):
     result, asked = cli("--max-recovery", "500ms")
     assert result.exit_code == 0, result.output
     assert "the nearest bounds can" in result.output
-    assert asked[0].plan["max_recovery"] > 0.5
+    assert asked[0].plan.max_recovery > 0.5
 
 
 @pytest.mark.parametrize(

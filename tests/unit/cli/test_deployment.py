@@ -1,5 +1,7 @@
 """The options by which `run` and `chaos` say how a pipeline is cut, sharded and paced."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,12 +11,15 @@ from holdfast.cli.deployment import (
     parse_batches,
     parse_shards,
     plan_spares,
-    read_plan,
 )
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Rate
+from holdfast.plan import FtcPlan, JointPlan
 
 pytestmark = pytest.mark.unit
+
+FTC = FtcPlan(algorithm="exact", feasible=True)
+JOINT = JointPlan(algorithm="exact", feasible=True)
 
 
 def same(frame):
@@ -76,9 +81,9 @@ def test_shards_and_snapshots_are_as_asked(pipeline):
         ({"batch": ["count=x"]}, "--batch count=x"),
         ({"shards": ["count"]}, "'count' is not OPERATOR=N"),
         ({"shards": ["=2"]}, "'=2' is not OPERATOR=N"),
-        ({"cut": ["clean"], "plan": {"backups": []}}, "--plan and --cut exclude each other"),
-        ({"plan": {"method": "joint"}, "batch": ["1s"]}, "says the batch and snapshot intervals"),
-        ({"plan": {"method": "joint"}, "snapshot": 2}, "says the batch and snapshot intervals"),
+        ({"cut": ["clean"], "plan": FTC}, "--plan and --cut exclude each other"),
+        ({"plan": JOINT, "batch": ["1s"]}, "says the batch and snapshot intervals"),
+        ({"plan": JOINT, "snapshot": 2}, "says the batch and snapshot intervals"),
     ],
 )
 def test_bad_options_are_one_clear_line(pipeline, options, message):
@@ -104,15 +109,6 @@ def test_shards_come_back(shards):
 def test_spares_are_asked_for_planned_or_one():
     """The option wins over the plan, the plan over the default."""
     assert plan_spares(None, None) == 1
-    assert plan_spares({"spares": 0}, None) == 0
-    assert plan_spares({"spares": 2}, 3) == 3
-    assert plan_spares({"backups": []}, None) == 1
-
-
-def test_a_file_that_is_no_plan_is_refused(tmp_path):
-    """Neither what is not JSON nor what is no object."""
-    path = tmp_path / "plan.json"
-    for text in ("{", "[1]"):
-        path.write_text(text)
-        with pytest.raises(BadInputError, match=str(path)):
-            read_plan(path)
+    assert plan_spares(replace(JOINT, spares=0), None) == 0
+    assert plan_spares(replace(JOINT, spares=2), 3) == 3
+    assert plan_spares(FTC, None) == 1

@@ -12,8 +12,9 @@ from typing import ClassVar
 
 import pytest
 
-from holdfast.plan import registry
-from holdfast.plan.protocol import PlanResult, Progress, Sweep, SweepPoint
+from holdfast.plan import Plan
+from holdfast.planners import registry
+from holdfast.planners.interface import Progress, Sweep, SweepPoint
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +22,7 @@ CONTRACT = {"method", "algorithm", "feasible", "optimal", "bound", "solve_ms", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EchoPlan(PlanResult):
+class EchoPlan(Plan):
     method: ClassVar[str] = "echo"
     asked: tuple[str, ...] = ()
 
@@ -81,6 +82,7 @@ def test_json_is_exactly_one_object(holdfast, topology_file) -> None:
     assert said.code == 0
     data = json.loads(said.out)
     assert set(data) >= CONTRACT
+    assert data["format"] == "holdfast-plan-1"
     assert data["objective"] == 3.0
     assert data["bound"] is None
     assert data["solve_ms"] >= 0

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from holdfast.cli import app
 from holdfast.cli import profile as command
 from holdfast.errors import BadInputError
-from holdfast.model.statistics import Measure, OperatorStatistics, Statistics, parse_statistics
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, parse_statistics
 
 pytestmark = pytest.mark.unit
 

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli import prove as commands
 from holdfast.errors import BadInputError
+from holdfast.plan import FtcPlan
 from holdfast.prove import run as prove_run
 
 pytestmark = pytest.mark.unit
@@ -21,8 +22,8 @@ APP = "from tests.unit.verify.rundirs import make_pipeline\npipeline = make_pipe
 def cli(tmp_path, monkeypatch):
     """The command with a proof that is made up; gives the result and what was asked."""
     (tmp_path / "app.py").write_text(APP)
-    plan = {"method": "ftc", "feasible": True, "backups": [], "max_recovery": 6.0}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    plan = FtcPlan(algorithm="by hand", feasible=True)
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_json()))
     asked = []
 
     def run(*words, proof=None):
@@ -113,5 +114,5 @@ def test_marks_are_where_the_values_are():
     assert len(cells) == 50
     assert cells.index("◆") < cells.index("┃")
     assert cells.index("●") == int(2.0 / (8.0 * 1.04) * 50)
-    assert PLAN["max_recovery"] == 6.0
+    assert PLAN.max_recovery == 6.0
     assert cells.index("┃") == int(6.0 / (8.0 * 1.04) * 50)

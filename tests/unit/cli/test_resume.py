@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from holdfast.cli.resume import check_resume, reset_operators
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
-from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog

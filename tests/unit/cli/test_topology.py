@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from holdfast.cli.topology import app
 from holdfast.errors import BadInputError
-from holdfast.model.files import load_topology
+from holdfast.plan import FtcPlan
 from holdfast.testing import GENERATORS, sentiment
+from holdfast.topology.files import load_topology
 
 pytestmark = pytest.mark.unit
 
@@ -75,7 +76,8 @@ def test_show_marks_a_plan(tmp_path):
     """--plan marks the plan on the screen and in the SVG."""
     file, plan, svg = tmp_path / "t.yaml", tmp_path / "p.json", tmp_path / "t.svg"
     run("new", "chain", "--n", 3, "--out", file)
-    plan.write_text(json.dumps({"method": "ftc", "backups": ["op2"], "overall": 2}))
+    made = FtcPlan(algorithm="exact", feasible=True, backups=("op2",), overall=2.0)
+    plan.write_text(json.dumps(made.to_json()))
     shown = run("show", file, "--plan", plan, "--svg", svg)
     assert "backup" in shown.stdout
     assert "┗" in shown.stdout
@@ -97,7 +99,12 @@ def test_names_like_markup_survive(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [("{", "not JSON"), ("[1]", "not a plan"), ('{"backups": ["x"]}', "'x'")]
+    ("content", "said"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "not a plan"),
+        (json.dumps(FtcPlan(algorithm="exact", feasible=True, backups=("x",)).to_json()), "'x'"),
+    ],
 )
 def test_bad_plans_are_refused(tmp_path, content, said):
     """A plan that is none, or is for another topology, is refused in one line."""

@@ -4,7 +4,7 @@ import numpy as np
 from tests.unit.control.world import POLICY, World
 
 from holdfast.control import events as e
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 ACTIONS = (
     "run",

@@ -11,8 +11,8 @@ from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import NodeJoined, NodeLost, RecoveryBegan, UnitParked
 from holdfast.control.shell.journal import HEADER, Journal, JournalLockedError, encode, read
 from holdfast.control.state import RECOVERIES_LENGTH, State
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError, CorruptLogError
-from holdfast.model.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from tests.unit.control.world import POLICY, World
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.view import view
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 

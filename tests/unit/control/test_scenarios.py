@@ -11,7 +11,7 @@ from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.state import IllegalTransitionError
 from holdfast.control.view import view
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 

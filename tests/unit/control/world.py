@@ -11,11 +11,11 @@ from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import Fact
 from holdfast.control.invariants import broken_commands, validate
+from holdfast.deployment import UnitId
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.policy import Policy
 from holdfast.health.stall import StallPolicy
-from holdfast.model.deployment import UnitId
 
 A, B, C = (UnitId(segment=name) for name in "abc")
 

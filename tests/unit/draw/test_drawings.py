@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.draw import draw_svg, draw_text, read_plan
+from holdfast.draw import PlanMarks, draw_svg, draw_text, plan_marks
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Edge, Operator, Query, Topology
+from holdfast.plan import CheckpointedSegment, FastRecoverPlan, FtcPlan, ReplicationPlan
 from holdfast.testing import (
     GENERATORS,
     chain,
@@ -22,6 +23,7 @@ from holdfast.testing import (
     signalguru,
     thesis_chain,
 )
+from holdfast.topology.graph import Edge, Operator, Query, Topology
 
 pytestmark = pytest.mark.unit
 
@@ -72,25 +74,24 @@ def pills(root: ET.Element) -> list[tuple[float, float, float, float]]:
     return found
 
 
-FTC_PLAN = {
-    "method": "ftc",
-    "algorithm": "exact",
-    "feasible": True,
-    "backups": ["filter.0", "filter.1", "merger"],
-    "recovery_latency": {"source": 1, "merger": 2.5, "filter.0": 1, "filter.1": 3, "sink": None},
-    "overall": 3,
-}
-SEGMENT_PLAN = {
-    "method": "fastrecover",
-    "algorithm": "exact",
-    "anchors": ["op1", "op3"],
-    "segments": [
-        {"head": "op1", "operators": ["op1", "op2"], "frequency": 14.43},
-        {"head": "op3", "operators": ["op3", "op4"], "frequency": 7.5},
-    ],
-    "expected_recovery_time": 0.012,
-    "checkpoint_overhead": 0.4,
-}
+FTC_PLAN = FtcPlan(
+    algorithm="exact",
+    feasible=True,
+    backups=("filter.0", "filter.1", "merger"),
+    recovery_latency={"source": 1.0, "merger": 2.5, "filter.0": 1.0, "filter.1": 3.0},
+    overall=3.0,
+)
+SEGMENT_PLAN = FastRecoverPlan(
+    algorithm="exact",
+    feasible=True,
+    anchors=("op1", "op3"),
+    segments=(
+        CheckpointedSegment(head="op1", heads=("op1",), operators=("op1", "op2"), frequency=14.43),
+        CheckpointedSegment(head="op3", heads=("op3",), operators=("op3", "op4"), frequency=7.5),
+    ),
+    expected_recovery_time=0.012,
+    checkpoint_overhead=0.4,
+)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -131,7 +132,7 @@ def test_drawings_stay_on_the_canvas():
 def test_output_is_deterministic():
     """The same topology and plan give the same bytes; a plan changes them."""
     topology = sentiment(5, 3, 2)
-    assert draw_svg(topology, FTC_PLAN) == draw_svg(sentiment(5, 3, 2), dict(FTC_PLAN))
+    assert draw_svg(topology, FTC_PLAN) == draw_svg(sentiment(5, 3, 2), replace(FTC_PLAN))
     assert draw_svg(topology, FTC_PLAN) != draw_svg(topology)
     assert draw_text(topology, FTC_PLAN) == draw_text(sentiment(5, 3, 2), FTC_PLAN)
 
@@ -178,7 +179,8 @@ def test_anchors_and_segments_are_marked():
 
 def test_replicas_double_the_box():
     """Operators with replicas have a second outline and say how many of how many."""
-    plan = {"method": "ppa", "replicas": ["vote.0", "vote.3", "sink"], "fidelity": 0.25}
+    chosen = ("vote.0", "vote.3", "sink")
+    plan = ReplicationPlan(algorithm="exact", feasible=True, replicas=chosen, fidelity=0.25)
     root = parse(draw_svg(signalguru(), plan))
     assert marked(root, "twin") == {"vote", "sink"}
     texts = [t.text for t in root.iter(f"{SVG}text")]
@@ -213,20 +215,14 @@ def test_joins_queries_and_partitionings_are_told_apart():
 
 def test_infeasible_plans_say_so():
     """An infeasible plan marks nothing and is captioned as infeasible."""
-    plan = {
-        "method": "ftc",
-        "algorithm": "exact",
-        "feasible": False,
-        "backups": [],
-        "overall": None,
-    }
+    plan = FtcPlan(algorithm="exact", feasible=False)
     assert "ftc exact: infeasible" in draw_svg(chain(3), plan)
 
 
 def test_a_plan_for_another_topology_is_refused():
     """A name that the topology does not have is bad input."""
     with pytest.raises(BadInputError, match="nowhere"):
-        read_plan(chain(3), {"backups": ["nowhere"]})
+        plan_marks(chain(3), replace(FTC_PLAN, backups=("nowhere",)))
 
 
 def test_two_hundred_operators_are_drawn():
@@ -259,7 +255,7 @@ def test_terminal_arrows_match_edges(seed, n, density):
 
 def test_terminal_marks_the_plan():
     """Anchors have a heavy upper edge, backups a heavy lower one, replicas a count."""
-    plan = {"anchors": ["op1"], "backups": ["op2"], "replicas": ["op3.0"]}
+    plan = PlanMarks(anchors={0: 1}, backups={1: 1}, replicas={2: 1})
     topology = Topology(
         name="t",
         operators=(Operator(name="op1"), Operator(name="op2"), Operator(name="op3", parallelism=2)),

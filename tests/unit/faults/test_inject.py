@@ -9,11 +9,11 @@ import pytest
 from tests.unit.verify.rundirs import write_run
 
 from holdfast.clock import ManualClock
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.inject import PATIENCE_S, Injector
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.health.policy import Policy
-from holdfast.model.deployment import Deployment
 from holdfast.pipeline import Console, Files, Pipeline
 from holdfast.rundir.spec import RunSpec, write_spec
 

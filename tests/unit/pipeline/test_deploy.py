@@ -5,12 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.pipeline.pipelines import both, pipelines, same
 
+from holdfast.deployment import Boundary, Deployment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment
 from holdfast.pipeline import Console, Parquet, Pipeline, Rate, SparkSource, deploy
 from holdfast.pipeline.graph import layout
+from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, ReplicationPlan
+from holdfast.topology.boundaries import forced_boundaries
 
 pytestmark = pytest.mark.unit
+
+MADE = {"algorithm": "by hand", "feasible": True}
 
 
 def word_count(**options):
@@ -161,9 +165,11 @@ def test_whatever_feeds_an_operator_of_single_epochs_publishes_single_epochs(cut
         ({"cuts": "some"}, "unknown cuts 'some'"),
         ({"cuts": {"nope"}}, "no operator 'nope'"),
         ({"cuts": {"top"}}, "top: a sink has no output"),
-        ({"cuts": {"replicas": []}}, "neither backups nor anchors"),
-        ({"cuts": {"feasible": False, "backups": []}}, "infeasible"),
-        ({"cuts": {"backups": ["top"]}}, "top: a sink has no output"),
+        ({"cuts": ReplicationPlan(**MADE)}, "ppa does not say where to cut"),
+        ({"cuts": FtcPlan(algorithm="exact", feasible=False)}, "infeasible"),
+        ({"cuts": FtcPlan(**MADE, backups=("top",))}, "top: a sink has no output"),
+        ({"cuts": JointPlan(**MADE, boundaries=("nope",))}, "no operator 'nope'"),
+        ({"cuts": {"backups": ["count"]}}, "names no method"),
         ({"shards": {"split": 2}}, "split: has no key"),
         ({"shards": {"count": 129}}, "count: 129 shards"),
         ({"batch_epochs": 0}, "batch_epochs is 0"),
@@ -180,12 +186,15 @@ def test_bad_options_are_refused(options, message):
 def test_a_plan_is_read_as_cuts():
     """Backups log their output, anchors their input; a split operator is refused."""
     p = word_count(shards=2)
-    assert "split" in shape(deploy(p, cuts={"backups": ["split", "count.0", "count.1"]}))
-    assert "split" in shape(deploy(p, cuts={"anchors": ["filter"]}))
+    backups = FtcPlan(**MADE, backups=("split", "count.0", "count.1"))
+    assert "split" in shape(deploy(p, cuts=backups))
+    assert deploy(p, cuts=backups.to_json()) == deploy(p, cuts=backups)
+    assert "split" in shape(deploy(p, cuts=FastRecoverPlan(**MADE, anchors=("filter",))))
+    assert "split" in shape(deploy(p, cuts=JointPlan(**MADE, boundaries=("split",))))
     with pytest.raises(BadInputError, match="count: the plan backs up 1 of its 2 tasks"):
-        deploy(p, cuts={"backups": ["count.1"]})
+        deploy(p, cuts=FtcPlan(**MADE, backups=("count.1",)))
     with pytest.raises(BadInputError, match="count: the plan backs up 2 of its 3 tasks"):
-        deploy(p, cuts={"backups": ["count.0", "count.1"]}, shards={"count": 3})
+        deploy(p, cuts=FtcPlan(**MADE, backups=("count.0", "count.1")), shards={"count": 3})
 
 
 def test_topology_counts_forced_boundaries_and_knows_rates():
@@ -307,3 +316,13 @@ def test_a_spark_source_in_several_shards_is_refused(asked):
         deploy(made, shards={"in": 2} if asked == "shards" else None)
     assert found.value.where == "in"
     assert "\n" not in str(found.value)
+
+
+@settings(deadline=None)
+@given(p=pipelines())
+def test_a_topology_and_its_pipeline_have_the_same_forced_boundaries(p):
+    """Finding them again in what planners see changes nothing."""
+    topology = p.topology()
+    keeps = [p.operator(operator.name).keeps_state for operator in topology.operators]
+    again = forced_boundaries(topology, stateful=keeps)
+    assert {topology.operators[i].name for i in again} == set(layout(p).forced)

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.pipeline import Console, Generator, Pipeline, Rate
 from holdfast.pipeline.fingerprint import fingerprint, fingerprints
-from holdfast.pipeline.operators import Operator
+from holdfast.pipeline.operators import PipelineOperator
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +19,9 @@ def compiled(source, name="f", **names):
 
 
 def of(function, **options):
-    return fingerprint(Operator(name="o", kind="map", inputs=("i",), function=function, **options))
+    return fingerprint(
+        PipelineOperator(name="o", kind="map", inputs=("i",), function=function, **options)
+    )
 
 
 BASE = "def f(df):\n    return df.where(df.n > 3)\n"
@@ -137,3 +139,9 @@ def test_a_sources_rows_depend_on_the_clock_and_others_do_not():
     one = compiled("def f(epoch, seed):\n    return [(1,)]\n")
     two = compiled("def f(epoch, seed):\n    return [(2,)]\n")
     assert build("1s", generator=one)["s"] != build("1s", generator=two)["s"]
+
+
+def test_fingerprints_of_earlier_runs_still_hold():
+    """An operator without code has the fingerprint it has always had, so its run can be resumed."""
+    operator = PipelineOperator(name="u", kind="union", inputs=("a", "b"))
+    assert fingerprint(operator) == "4699a118d2429bf1"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.deployment import KEY_GROUPS
-from holdfast.model.statistics import Measure
+from holdfast.deployment import KEY_GROUPS
+from holdfast.predict.statistics import Measure
 from holdfast.profile import estimate
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.model.statistics import REFERENCE_MACHINE, Measure
+from holdfast.predict.statistics import REFERENCE_MACHINE, Measure
 from holdfast.profile import cache
 from holdfast.profile.recoveries import restore_time
 from holdfast.profile.spark.operators import without_state

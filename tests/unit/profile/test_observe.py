@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.model.records import GroupPart, SliceFile, SliceRecord
-from holdfast.model.statistics import Measure
+from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
+from holdfast.predict.statistics import Measure
 from holdfast.profile.observe import ShardState, batches_of, operator_statistics
 from holdfast.runtime.checkpoint.state import Snapshot
 

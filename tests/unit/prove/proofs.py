@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.model.topology import Edge, Operator, Topology
+from holdfast.plan.document import parse_plan
 from holdfast.prove.aim import Aim
 from holdfast.prove.judge import Normal, Promise, Recovered, compare
 from holdfast.prove.result import Proof, Struck
 from holdfast.runtime.launch.run import StopReport
+from holdfast.topology.graph import Edge, Operator, Topology
 from holdfast.verify.check import Finding, Verdict
 from holdfast.verify.compare import Difference
 
@@ -19,41 +20,45 @@ TOPOLOGY = Topology(
     operators=tuple(Operator(name=name) for name in ("lines", "split", "count")),
     edges=(Edge(source="lines", target="split"), Edge(source="split", target="count")),
 )
-PLAN = {
-    "method": "joint",
-    "algorithm": "exact",
-    "feasible": True,
-    "max_recovery": 6.0,
-    "boundaries": ["lines", "count"],
-    "segments": [
-        {
-            "name": "lines",
-            "operators": ["lines"],
-            "batch_interval": 4.0,
-            "snapshot_interval": None,
-            "batch_epochs": 4,
-            "snapshot_batches": 10,
+PLAN = parse_plan(
+    {
+        "method": "joint",
+        "algorithm": "exact",
+        "feasible": True,
+        "max_recovery": 6.0,
+        "boundaries": ["lines", "count"],
+        "segments": [
+            {
+                "name": "lines",
+                "operators": ["lines"],
+                "batch_interval": 4.0,
+                "snapshot_interval": None,
+                "batch_epochs": 4,
+                "snapshot_batches": 10,
+                "batch_time": 0.4,
+            },
+            {
+                "name": "count",
+                "operators": ["split", "count"],
+                "batch_interval": 4.0,
+                "snapshot_interval": 40.0,
+                "batch_epochs": 4,
+                "snapshot_batches": 10,
+                "batch_time": 0.4,
+            },
+        ],
+        "recovery_latency": {
+            "lines": {"median": 2.0, "p95": 3.0},
+            "split": {"median": 4.0, "p95": 5.5},
+            "count": {"median": 4.0, "p95": 5.5},
         },
-        {
-            "name": "count",
-            "operators": ["split", "count"],
-            "batch_interval": 4.0,
-            "snapshot_interval": 40.0,
-            "batch_epochs": 4,
-            "snapshot_batches": 10,
-        },
-    ],
-    "recovery_latency": {
-        "lines": {"median": 2.0, "p95": 3.0},
-        "split": {"median": 4.0, "p95": 5.5},
-        "count": {"median": 4.0, "p95": 5.5},
-    },
-    "spares": 1,
-    "end_to_end_latency": 4.8,
-    "overhead": 0.2,
-    "cpu": 0.4,
-    "uncut_cpu": 0.33,
-}
+        "spares": 1,
+        "end_to_end_latency": 4.8,
+        "overhead": 0.2,
+        "cpu": 0.4,
+        "uncut_cpu": 0.33,
+    }
+)
 STOPPED = StopReport(clean=True, killed=(), left=())
 
 

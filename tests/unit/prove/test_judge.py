@@ -1,12 +1,15 @@
 """Recovery times from slices, where faults strike, and when a bound counts as broken."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment, Segment
+from holdfast.plan import FtcPlan, JointPlan, Latency, RecoveryPhases
 from holdfast.prove.aim import aims
 from holdfast.prove.judge import (
     PHASES,
@@ -143,7 +146,8 @@ def test_results_are_complete_when_the_last_unit_is():
         Recovered(fault=1, unit="b#0", killed_at=9.0, seconds=None),
     ]
     said = [Promise(segment=name, operators=(name,), bound=2.0) for name in ("a", "b")]
-    plan = {"results_recovery": {"median": 2.0, "p95": 3.0}}
+    back = Latency(median=2.0, p95=3.0)
+    plan = JointPlan(algorithm="exact", feasible=True, results_recovery=back)
     found = complete_again(plan, compare(said, hit))
     assert [item.seconds for item in found.recoveries] == [2.5, None]
     assert (found.promise.median, found.promise.p95, found.broken) == (2.0, 3.0, 2)
@@ -257,17 +261,18 @@ def test_faults_are_spread_over_units_and_phases(units, faults, seed):
             assert j / count <= phase < (j + 1) / count
 
 
-PLAN = {
-    "method": "joint",
-    "recovery_latency": {
-        "lines": {"median": 2.0, "p95": 3.0},
-        "split": {"median": 4.0, "p95": 5.0},
-        "count": {"median": 4.0, "p95": 5.0},
+PLAN = JointPlan(
+    algorithm="exact",
+    feasible=True,
+    recovery_latency={
+        "lines": Latency(median=2.0, p95=3.0),
+        "split": Latency(median=4.0, p95=5.0),
+        "count": Latency(median=4.0, p95=5.0),
     },
-    "recovery_phases": {
-        "count": {"detection": 0.3, "restore": 1.7, "load": 0.5, "replay": 1.0, "catch_up": 0.5}
+    recovery_phases={
+        "count": RecoveryPhases(detection=0.3, restore=1.7, load=0.5, replay=1.0, catch_up=0.5)
     },
-}
+)
 
 
 def test_the_bound_is_the_plans_then_the_given_then_the_predicted():
@@ -276,12 +281,13 @@ def test_the_bound_is_the_plans_then_the_given_then_the_predicted():
     def bounds(plan, given):
         return [item.bound for item in promises(make_deployment(), plan, given)]
 
-    assert bounds({**PLAN, "max_recovery": 6.0}, 9.0) == [6.0, 6.0]
+    assert bounds(replace(PLAN, max_recovery=6.0), 9.0) == [6.0, 6.0]
     assert bounds(PLAN, 9.0) == [9.0, 9.0]
     assert bounds(PLAN, None) == [3.0, 5.0]
+    ftc = FtcPlan(algorithm="exact", feasible=True, recovery_latency={"count.0": 3.0})
     with pytest.raises(BadInputError, match="give --max-recovery"):
-        bounds({"method": "ftc", "recovery_latency": {"count.0": 3.0}}, None)
-    assert bounds({"method": "ftc", "recovery_latency": {"count.0": 3.0}}, 4.0) == [4.0, 4.0]
+        bounds(ftc, None)
+    assert bounds(ftc, 4.0) == [4.0, 4.0]
 
 
 def test_loading_and_replaying_are_compared_together():
@@ -361,3 +367,5 @@ def test_the_binomial_tail():
     assert binomial_tail(3, 1, 0.05) == pytest.approx(1 - 0.95**3)
     assert binomial_tail(3, 3, 0.05) == pytest.approx(0.05**3)
     assert binomial_tail(5000, 250, 0.05) == pytest.approx(0.5, abs=0.02)
+    assert binomial_tail(0, 1, 0.05) == 0.0
+    assert 0 < binomial_tail(5000, 300, 0.05) < 0.01  # a long proof

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import SliceRecord
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment.records import SliceRecord
 from holdfast.prove.run import SliceWatch
 from holdfast.rundir.layout import member
 from holdfast.runtime.log.slicelog import SliceLog

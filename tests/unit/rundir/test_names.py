@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.rundir.layout import Layout
 
 pytestmark = pytest.mark.unit

@@ -11,9 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
-from holdfast.model.rates import task_rates
-from holdfast.model.tasks import task_graph
-from holdfast.model.topology import Topology, effective_partitioning, per_task
 from holdfast.testing import (
     GENERATORS,
     chain,
@@ -28,6 +25,10 @@ from holdfast.testing import (
     thesis_chain,
     thesis_tree,
 )
+from holdfast.topology.graph import Topology, per_task
+from holdfast.topology.links import effective_partitioning
+from holdfast.topology.rates import task_rates
+from holdfast.topology.tasks import task_graph
 
 pytestmark = pytest.mark.unit
 

@@ -267,7 +267,7 @@ def test_production_records_and_slices_are_readable(tmp_path):
     """The format written by the run time is the one read here."""
     import numpy as np
 
-    from holdfast.model.records import RangeRecord, SliceRecord, encode
+    from holdfast.deployment.records import RangeRecord, SliceRecord, encode
     from holdfast.rundir.layout import Layout, member
     from holdfast.runtime.log.slices import write_slice_file
     from holdfast.verify.slice_log import delivered, kept_slices

@@ -32,7 +32,7 @@ from holdfast.control.invariants import validate
 from holdfast.control.shell.journal import Journal
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.view import view
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.rundir.endpoint import Endpoint, remove_endpoint, write_endpoint
 
 log = logging.getLogger("holdfast.coordinator")

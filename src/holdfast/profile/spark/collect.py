@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
+from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment.records import SliceRecord
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.model.records import SliceRecord
 from holdfast.pipeline import Pipeline, deploy
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog

@@ -17,9 +17,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from holdfast.model.deployment import Segment
-from holdfast.model.statistics import Measure
+from holdfast.deployment import Segment
 from holdfast.pipeline import Pipeline
+from holdfast.predict.statistics import Measure
 from holdfast.profile import estimate
 from holdfast.profile.cpu import load_average
 from holdfast.profile.spark.collect import Collected

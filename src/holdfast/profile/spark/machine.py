@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType
 
-from holdfast.model.deployment import Boundary
-from holdfast.model.records import SliceRecord
-from holdfast.model.statistics import Affine, MachineStatistics, Measure
+from holdfast.deployment import Boundary
+from holdfast.deployment.records import SliceRecord
+from holdfast.predict.statistics import Affine, MachineStatistics, Measure
 from holdfast.profile import estimate
 from holdfast.profile.cache import cores
 from holdfast.profile.cpu import load_average

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.model.deployment import Segment
-from holdfast.model.statistics import (
+from holdfast.deployment import Segment
+from holdfast.pipeline import Pipeline
+from holdfast.predict.statistics import (
     MachineStatistics,
     Measure,
     OperatorStatistics,
     Statistics,
 )
-from holdfast.pipeline import Pipeline
 from holdfast.profile.cache import known_machine
 from holdfast.profile.observe import ShardState, operator_statistics
 from holdfast.profile.sizing import Sizing

@@ -17,11 +17,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from holdfast.model.deployment import KEY_GROUPS, Segment
-from holdfast.model.records import SliceRecord
-from holdfast.model.statistics import Measure
-from holdfast.pipeline import Operator, Pipeline
+from holdfast.deployment import KEY_GROUPS, Segment
+from holdfast.deployment.records import SliceRecord
+from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.pipeline.sources import GENERATED
+from holdfast.predict.statistics import Measure
 from holdfast.profile import estimate
 from holdfast.profile.sizing import Sizing, Tried
 from holdfast.profile.spark.collect import Collected
@@ -125,7 +125,7 @@ def without_state(cost: Measure, change: Measure, rate: Measure, per_byte: Measu
     return estimate.at_least_zero(replace(cost, value=cost.value - written))
 
 
-def _source_cost(operator: Operator, collected: Collected) -> Measure | None:
+def _source_cost(operator: PipelineOperator, collected: Collected) -> Measure | None:
     """What making the rows of a generated source takes; others are read by Spark."""
     source = operator.source
     if not isinstance(source, GENERATED):

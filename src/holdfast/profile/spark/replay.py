@@ -26,9 +26,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
+from holdfast.deployment import KEY_GROUPS
+from holdfast.deployment.records import SliceRecord
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.model.deployment import KEY_GROUPS
-from holdfast.model.records import SliceRecord
 from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.protocol import Batching

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.rundir.layout import member
 from holdfast.runtime.log.protocol import Unread
 from holdfast.runtime.log.slicelog import SliceLog

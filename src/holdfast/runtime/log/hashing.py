@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import KEY_GROUPS
 
 SEED = 42
 """Spark's seed of `hash`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.deployment.records import RangeRecord, SliceRecord
 
 MAX_BATCH_ROWS = 1_000_000
 """A unit that is behind takes no more rows than this in one batch, unless one interval has more."""

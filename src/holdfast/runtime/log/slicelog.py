@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.errors import CheckFailedError, HoldfastError
-from holdfast.model.deployment import KEY_GROUPS
-from holdfast.model.records import (
+from holdfast.deployment import KEY_GROUPS
+from holdfast.deployment.records import (
     R,
     RangeRecord,
     SkipRecord,
@@ -25,6 +24,7 @@ from holdfast.model.records import (
     parse_record_name,
     record_name,
 )
+from holdfast.errors import CheckFailedError, HoldfastError
 from holdfast.rundir.layout import ORIGIN, Layout, member
 from holdfast.runtime.log.store import FileStore, RecordStore
 

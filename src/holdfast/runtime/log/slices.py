@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.deployment.keygroups import DIGEST_MODULUS
+from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.errors import CorruptLogError
-from holdfast.model.keygroups import DIGEST_MODULUS
-from holdfast.model.records import GroupPart, SliceFile, SliceRecord
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Ends an Arrow IPC stream, so that any Arrow reader can open a slice file."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.slicelog import SliceLog
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from holdfast.model.records import RangeRecord
+from holdfast.deployment.records import RangeRecord
 from holdfast.runtime.log.slicelog import SliceLog
 
 MAX_LOOK = 64

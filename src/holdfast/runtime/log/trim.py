@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.model.deployment import Deployment, Segment
-from holdfast.model.records import parse_record_name
+from holdfast.deployment import Deployment, Segment
+from holdfast.deployment.records import parse_record_name
 from holdfast.rundir.layout import STOP_MARK, unit_folder
 from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
 from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog

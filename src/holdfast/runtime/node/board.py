@@ -10,7 +10,7 @@ import threading
 from dataclasses import replace
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 STUCK_S = 5.0
 """A host that has not answered for this long is reported as having work it does not do."""

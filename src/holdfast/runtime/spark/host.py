@@ -17,8 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment, Segment, UnitId
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.paths import schemas_path, scratch_path, warm_folder

@@ -28,8 +28,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.model.deployment import KEY_GROUPS, Boundary
-from holdfast.model.records import RangeRecord
+from holdfast.deployment import KEY_GROUPS, Boundary
+from holdfast.deployment.records import RangeRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.backlog import Backlog

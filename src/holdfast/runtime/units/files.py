@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from holdfast.deployment.records import RangeRecord, parse_record_name
 from holdfast.errors import BadInputError
-from holdfast.model.records import RangeRecord, parse_record_name
 from holdfast.pipeline import Files
 from holdfast.rundir.layout import member, unit_folder
 from holdfast.runtime.log.store import RecordStore

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from holdfast.model.records import Json, RangeRecord
+from holdfast.deployment.records import Json, RangeRecord
 from holdfast.runtime.log.protocol import Batching, epoch_due
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 
 
 class Progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.model.records import SliceRecord
+from holdfast.deployment.records import SliceRecord
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 

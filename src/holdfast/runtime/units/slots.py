@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import re
 
+from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Deployment
 
 MIN_SLOTS = 64
 READS = 4

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.model.deployment import Boundary
-from holdfast.model.records import RangeRecord, SliceFile, SliceRecord
+from holdfast.deployment import Boundary
+from holdfast.deployment.records import RangeRecord, SliceFile, SliceRecord
 from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, due_tick, epoch_due

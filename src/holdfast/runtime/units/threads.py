@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.model.records import RangeRecord
+from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment.records import RangeRecord
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer

@@ -6,7 +6,6 @@ from itertools import pairwise
 from typing import Annotated
 
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Edge, Topology
 from holdfast.testing.generators.common import (
     Links,
     RateOption,
@@ -17,6 +16,7 @@ from holdfast.testing.generators.common import (
     plain_operator,
     structured,
 )
+from holdfast.topology.graph import Edge, Topology
 
 SIGNALGURU_STEPS = (
     "camera",

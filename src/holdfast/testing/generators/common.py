@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import numpy as np
 
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Edge, Numbers, Operator, Partitioning
+from holdfast.topology.graph import Edge, Numbers, Operator
+from holdfast.topology.links import Partitioning
 
 Seed = int | np.random.Generator
 """An int, or a Generator that the call draws from."""

@@ -26,7 +26,6 @@ from typing import Annotated, Literal
 import numpy as np
 
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Edge, Operator, Partitioning, Query, Topology, reach
 from holdfast.testing.generators.common import (
     COST,
     FAILURE_RATE,
@@ -44,6 +43,8 @@ from holdfast.testing.generators.common import (
     structured,
     weight,
 )
+from holdfast.topology.graph import Edge, Operator, Query, Topology
+from holdfast.topology.links import Partitioning, reach
 
 Priorities = Literal["equal", "uniform", "positive", "inverse"]
 Shares = tuple[float, ...] | tuple[tuple[float, ...], ...]

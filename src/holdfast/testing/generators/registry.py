@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any, Literal
 
 from holdfast.errors import BadInputError
-from holdfast.model.topology import Topology
 from holdfast.testing.generators import applications, ppa, shapes, thesis
 from holdfast.testing.generators.common import Range, Seed
+from holdfast.topology.graph import Topology
 
 Kind = Literal["int", "float", "range", "ints", "choice"]
 

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import numpy as np
 
-from holdfast.model.topology import Topology
 from holdfast.testing.generators.common import (
     Links,
     LinksOption,
@@ -30,6 +29,7 @@ from holdfast.testing.generators.common import (
     plain_operator,
     source_rates,
 )
+from holdfast.topology.graph import Topology
 
 Pairs = Sequence[tuple[int, int]]
 

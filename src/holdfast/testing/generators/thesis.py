@@ -20,7 +20,6 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from holdfast.model.topology import Edge, Operator, Storage, Topology, Unit
 from holdfast.testing.generators.common import (
     RateOption,
     SeedOption,
@@ -31,6 +30,7 @@ from holdfast.testing.generators.common import (
     weight,
 )
 from holdfast.testing.generators.shapes import random_tree
+from holdfast.topology.graph import Edge, Operator, Storage, Topology, UnitsOfMeasure
 
 Failures = Literal["topology", "operator"]
 
@@ -114,7 +114,7 @@ def _thesis(
         operators=tuple(operators),
         edges=tuple(Edge(source=f"op{u + 1}", target=f"op{v + 1}") for u, v in pairs),
         rates={"op1": rate},
-        unit=Unit(time="min", size="KB"),
+        unit=UnitsOfMeasure(time="min", size="KB"),
         storage=Storage(tuple_cost=5.0e-5, state_cost=3.0e-7),
     )
 

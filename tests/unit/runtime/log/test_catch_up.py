@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model.records import GroupPart, RangeRecord, SliceFile, SliceRecord, encode
+from holdfast.deployment.records import GroupPart, RangeRecord, SliceFile, SliceRecord, encode
 from holdfast.rundir.layout import member
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import MAX_BATCH_EPOCHS, Batching, next_range

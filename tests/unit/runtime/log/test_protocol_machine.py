@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import (
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment.records import (
     GroupPart,
     RangeRecord,
     SliceFile,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.errors import CorruptLogError
-from holdfast.model.deployment import Boundary, Deployment, Segment
-from holdfast.model.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.runtime.log.protocol import (
     Batching,
     epoch_due,

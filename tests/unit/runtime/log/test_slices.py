@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.deployment.records import SliceRecord
 from holdfast.errors import CorruptLogError
-from holdfast.model.records import SliceRecord
 from holdfast.runtime.log.hashing import key_groups, murmur3, row_hashes
 from holdfast.runtime.log.slices import read_slice, write_slice_file
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
-from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import (
     find_gap,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.runtime.log.protocol import Batching, next_range
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.takeable import MAX_LOOK, Takeable, done_batch

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.control.events import UnitReport
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import UnitId
 from holdfast.runtime.node.board import MAX_ERROR, STUCK_S, Board
 from holdfast.runtime.node.hosts import find_host
 

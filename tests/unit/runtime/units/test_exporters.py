@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment.records import SliceRecord
 from holdfast.errors import BadInputError
-from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
-from holdfast.model.records import SliceRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Pipeline, Rate, Sqlite
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog

@@ -11,8 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from holdfast.deployment.records import RangeRecord, decode, encode
 from holdfast.errors import BadInputError
-from holdfast.model.records import RangeRecord, decode, encode
 from holdfast.pipeline import Files
 from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.units import files as module

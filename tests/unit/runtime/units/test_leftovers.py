@@ -8,7 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.pipeline import Rate
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from holdfast.control.events import UnitReport
-from holdfast.model.deployment import UnitId
+from holdfast.deployment import UnitId
 from holdfast.runtime.units.progress import Progress
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.errors import CheckFailedError
-from holdfast.model.records import GroupPart, SliceFile, SliceRecord
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import MemoryStore

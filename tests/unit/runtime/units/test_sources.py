@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from holdfast.model.records import RangeRecord
+from holdfast.deployment.records import RangeRecord
 from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.units.sources import GeneratedRows, split_late
 

@@ -5,7 +5,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer

@@ -25,7 +25,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType, StructType, TimestampType
 
 from holdfast.errors import BadInputError
-from holdfast.pipeline import Operator, Pipeline, Sqlite
+from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
@@ -81,7 +81,7 @@ def empty_stream(spark: SparkSession, schema: StructType, event_time: str | None
 
 def _check(
     pipeline: Pipeline,
-    operator: Operator,
+    operator: PipelineOperator,
     schemas: Mapping[str, StructType],
     spark: SparkSession,
     warnings: list[str],
@@ -120,7 +120,7 @@ def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
     return column if isinstance(schema[column].dataType, TimestampType) else None
 
 
-def _check_event_time(pipeline: Pipeline, operator: Operator, result: DataFrame) -> None:
+def _check_event_time(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
     """A map keeps the event-time column as it is, or leaves it out.
 
     A changed one would carry no watermark within a segment and one across a boundary, so that the
@@ -135,7 +135,7 @@ def _check_event_time(pipeline: Pipeline, operator: Operator, result: DataFrame)
         )
 
 
-def _check_join_time(pipeline: Pipeline, operator: Operator, result: DataFrame) -> None:
+def _check_join_time(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
     """A join that keeps rows for ever gives out times of any age, behind which no window closes."""
     column = _event_time(pipeline, result.schema)
     if column is None or join_lag_us(result, column) is not None:
@@ -153,7 +153,7 @@ def _check_join_time(pipeline: Pipeline, operator: Operator, result: DataFrame) 
             )
 
 
-def _source_schema(pipeline: Pipeline, operator: Operator) -> StructType:
+def _source_schema(pipeline: Pipeline, operator: PipelineOperator) -> StructType:
     source = operator.source
     if source is None:
         raise AssertionError("a source operator has a source")
@@ -175,7 +175,7 @@ def _source_schema(pipeline: Pipeline, operator: Operator) -> StructType:
     return schema
 
 
-def _union_schema(operator: Operator, schemas: Mapping[str, StructType]) -> StructType:
+def _union_schema(operator: PipelineOperator, schemas: Mapping[str, StructType]) -> StructType:
     first, *others = operator.inputs
     wanted = _types(schemas[first])
     for name in others:
@@ -190,7 +190,7 @@ def _union_schema(operator: Operator, schemas: Mapping[str, StructType]) -> Stru
     return schemas[first]
 
 
-def _sink_schema(operator: Operator, schemas: Mapping[str, StructType]) -> StructType:
+def _sink_schema(operator: PipelineOperator, schemas: Mapping[str, StructType]) -> StructType:
     schema = schemas[operator.inputs[0]]
     if isinstance(operator.sink, Sqlite):
         for column, kind in _types(schema).items():
@@ -203,7 +203,7 @@ def _sink_schema(operator: Operator, schemas: Mapping[str, StructType]) -> Struc
     return schema
 
 
-def _check_key_types(operator: Operator, schemas: Mapping[str, StructType]) -> None:
+def _check_key_types(operator: PipelineOperator, schemas: Mapping[str, StructType]) -> None:
     kinds = []
     for index, name in enumerate(operator.inputs):
         types = [schemas[name][column].dataType for column in operator.key_of_input(index)]
@@ -219,7 +219,7 @@ def _check_key_types(operator: Operator, schemas: Mapping[str, StructType]) -> N
         )
 
 
-def _call(operator: Operator, frames: list[DataFrame]) -> DataFrame:
+def _call(operator: PipelineOperator, frames: list[DataFrame]) -> DataFrame:
     """The function's DataFrame, its mistakes turned into one line."""
     columns = sorted({name for frame in frames for name in frame.columns})
     if operator.function is None:
@@ -248,7 +248,7 @@ def _call(operator: Operator, frames: list[DataFrame]) -> DataFrame:
     return result
 
 
-def _check_plan(operator: Operator, plan: Plan, spark: SparkSession) -> None:
+def _check_plan(operator: PipelineOperator, plan: Plan, spark: SparkSession) -> None:
     name = operator.name
     if not plan.streaming:
         raise BadInputError("its output does not come from its input", where=name)
@@ -270,7 +270,7 @@ def _check_plan(operator: Operator, plan: Plan, spark: SparkSession) -> None:
         ) from error
 
 
-def _determinism_hint(operator: Operator, found: str) -> str:
+def _determinism_hint(operator: PipelineOperator, found: str) -> str:
     """What to write instead; only an operator without state may say that it is not deterministic.
 
     What it published counts, and there is nothing else that a redo could change.
@@ -289,7 +289,7 @@ def _determinism_hint(operator: Operator, found: str) -> str:
     return "declare deterministic=False, which logs its output"
 
 
-def _check_state(operator: Operator, plan: Plan) -> None:
+def _check_state(operator: PipelineOperator, plan: Plan) -> None:
     name = operator.name
     if not operator.keeps_state:
         if plan.stateful:
@@ -329,7 +329,7 @@ def _check_state(operator: Operator, plan: Plan) -> None:
 
 
 def _need_columns(
-    operator: Operator,
+    operator: PipelineOperator,
     columns: tuple[str, ...],
     schema: StructType,
     of: str,
@@ -347,7 +347,9 @@ def _need_columns(
             )
 
 
-def _analysis(operator: Operator, error: AnalysisException, columns: list[str]) -> BadInputError:
+def _analysis(
+    operator: PipelineOperator, error: AnalysisException, columns: list[str]
+) -> BadInputError:
     parameters = error.getMessageParameters() or {}
     if str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
         return _unknown(operator, str(parameters.get("objectName", "")).replace("`", ""), columns)
@@ -361,7 +363,7 @@ def _analysis(operator: Operator, error: AnalysisException, columns: list[str]) 
     return BadInputError(f"{text}{_place(error)}", where=operator.name)
 
 
-def _unknown(operator: Operator, name: str, columns: list[str]) -> BadInputError:
+def _unknown(operator: PipelineOperator, name: str, columns: list[str]) -> BadInputError:
     return BadInputError(f"unknown column {name!r}", where=operator.name, hint=_near(name, columns))
 
 

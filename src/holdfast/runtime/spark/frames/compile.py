@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
+from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.model.deployment import Deployment, Segment
-from holdfast.pipeline import Operator, Pipeline
+from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 
@@ -137,7 +137,7 @@ def build(
     return results[stop_after or segment.operators[-1]]
 
 
-def apply_operator(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
+def apply_operator(operator: PipelineOperator, inputs: list[DataFrame]) -> DataFrame:
     """The operator's DataFrame; what its function raises is told with its name."""
     if operator.kind == "union":
         return reduce(DataFrame.unionByName, inputs)
@@ -152,7 +152,9 @@ def apply_operator(operator: Operator, inputs: list[DataFrame]) -> DataFrame:
     return result
 
 
-def boundary_of(deployment: Deployment, segment: Segment, operator: Operator, index: int) -> str:
+def boundary_of(
+    deployment: Deployment, segment: Segment, operator: PipelineOperator, index: int
+) -> str:
     """Which of the segment's boundaries an operator's input comes through."""
     source = operator.inputs[index]
     found = [name for name in segment.inputs if deployment.boundary(name).operator == source]
@@ -193,7 +195,7 @@ def culprit(pipeline: Pipeline, segment: Segment, traceback: str) -> str | None:
     return written[0].name if len(written) == 1 else None
 
 
-def _codes(operator: Operator) -> list[Any]:
+def _codes(operator: PipelineOperator) -> list[Any]:
     """Code objects of an operator's function, what it defines inside, and the UDFs it names."""
     pending = [item for item in _functions(operator) if hasattr(item, "__code__")]
     found = []
@@ -221,7 +223,7 @@ def _closure(function: Any) -> dict[str, Any]:
         return {}
 
 
-def _functions(operator: Operator) -> list[Callable[..., Any]]:
+def _functions(operator: PipelineOperator) -> list[Callable[..., Any]]:
     candidates = [operator.function, getattr(operator.source, "function", None)]
     candidates.append(getattr(operator.sink, "function", None))
     return [item for item in candidates if item is not None]

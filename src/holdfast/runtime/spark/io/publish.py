@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from holdfast.model.deployment import KEY_GROUPS, Boundary
-from holdfast.model.records import GroupPart, SliceFile, SliceRecord
+from holdfast.deployment import KEY_GROUPS, Boundary
+from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.rundir.layout import Layout
 from holdfast.runtime.checkpoint.clone import batch_number
 from holdfast.runtime.log.slices import read_slice, write_slice_file

@@ -24,9 +24,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
 
+from holdfast.deployment.keygroups import split_range
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import HoldfastError
-from holdfast.model.keygroups import split_range
-from holdfast.model.records import RangeRecord, SliceRecord
 from holdfast.rundir.layout import Layout
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.crash import Crash

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType
 
-from holdfast.model.deployment import Boundary
-from holdfast.model.records import SliceRecord
+from holdfast.deployment import Boundary
+from holdfast.deployment.records import SliceRecord
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file

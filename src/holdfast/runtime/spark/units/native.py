@@ -30,8 +30,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
+from holdfast.deployment.records import RangeRecord
 from holdfast.errors import CheckFailedError, HoldfastError
-from holdfast.model.records import RangeRecord
 from holdfast.pipeline import SparkSource
 from holdfast.runtime.checkpoint.align import align, sync_plan
 from holdfast.runtime.checkpoint.clone import source_offset

@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from holdfast.model.deployment import Segment
-from holdfast.model.records import RangeRecord, SkipRecord
+from holdfast.deployment import Segment
+from holdfast.deployment.records import RangeRecord, SkipRecord
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.protocol import read_range

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from holdfast.model.deployment import Deployment, Segment, UnitId
-from holdfast.model.records import SliceRecord, parse_record_name
+from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment.records import SliceRecord, parse_record_name
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
+from holdfast.deployment import key_group_range
+from holdfast.deployment.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.errors import HoldfastError
-from holdfast.model.deployment import key_group_range
-from holdfast.model.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.checkpoint.clone import (
     batch_number,

@@ -8,8 +8,8 @@ import time
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from holdfast.model.deployment import Boundary, Deployment, Segment, UnitId
-from holdfast.model.records import RangeRecord, SliceRecord
+from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Rate
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.protocol import Batching

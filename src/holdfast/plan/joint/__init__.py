@@ -1,9 +1,0 @@
-"""Joint planning: boundaries, batch and snapshot intervals and spares, chosen together."""
-
-from __future__ import annotations
-
-from holdfast.plan.joint.planner import JointPlanner
-
-PLANNER = JointPlanner()
-
-__all__ = ["PLANNER"]

@@ -1,0 +1,1 @@
+"""The planners: one package a method, one file an algorithm."""

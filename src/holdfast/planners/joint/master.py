@@ -1,0 +1,261 @@
+"""Choose segments and levels by a mixed-integer program over candidate segments.
+
+Reading: one 0/1 variable per (segment, level) that keeps its own bounds at a given load. For every
+edge u -> v, what covers v but not u balances what covers u but not v, which together with one
+segment per fixed root makes the chosen segments a partition. Counting only levels up to l, the
+balance becomes "no more often than its inputs". End-to-end latency is a bound on every path; the
+worst path of a solution that breaks it is added as a row and the program solved again, which ends
+because there are finitely many paths. The relaxation is integral on chains but for path rows.
+
+The load is a parameter here: recovery, batch durations and latency are those at `at_cpu` cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from holdfast.planners.interface import Solve
+from holdfast.planners.joint.columns import Segments
+from holdfast.planners.joint.problem import SLACK, Choice, Problem, within
+from holdfast.planners.milp import Model, minimise
+from holdfast.predict.recovery import FloatArray
+from holdfast.predict.segments import SegmentPlan
+
+IntArray = NDArray[np.int64]
+Path = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Columns:
+    """(segment, level) pairs that keep their own bounds, each with its cheapest snapshots."""
+
+    segment: IntArray
+    level: IntArray
+    snapshots: IntArray
+    cpu: FloatArray
+    batch_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MasterResult:
+    """The cheapest choice at a load, and the least that any choice can take there."""
+
+    choice: Choice | None
+    cpu_bound: float
+    """Cores that no choice is below; infinite: there is none."""
+    proved: bool
+
+
+@dataclass(slots=True, eq=False)
+class Master:
+    """The program over one set of segments; paths found once are kept."""
+
+    problem: Problem
+    segments: Segments
+    paths: list[Path] = field(default_factory=list)
+    _roots: IntArray = field(init=False)
+    _bounds: FloatArray = field(init=False)
+    _allowed: NDArray[np.bool_] = field(init=False)
+
+    def __post_init__(self) -> None:
+        problem, parts = self.problem, self.segments.operators
+        self._roots = np.array([part[-1] for part in parts], np.int64)
+        self._bounds = np.array([problem.recovery_bound[list(part)].min() for part in parts])
+        self._allowed = np.array([problem.level_allowed[list(part)].all(axis=0) for part in parts])
+
+    def solve(self, spares: int, at_cpu: float, solve: Solve) -> MasterResult:
+        """The cheapest choice when everything runs as at `at_cpu` cores."""
+        columns = self._columns(spares, at_cpu)
+        barred: list[frozenset[int]] = []
+        while True:
+            model = self._model(columns, at_cpu, barred)
+            if model is None:
+                return MasterResult(choice=None, cpu_bound=np.inf, proved=True)
+            found = minimise(model, solve)
+            if found.infeasible:
+                return MasterResult(choice=None, cpu_bound=np.inf, proved=True)
+            extra = self.problem.model.export_cpu
+            low = -np.inf if found.bound is None else found.bound + extra
+            if found.x is None:
+                return MasterResult(choice=None, cpu_bound=low, proved=False)
+            taken = np.flatnonzero(found.x > 0.5)
+            choice = self._choice(columns, taken, spares)
+            path = self._late_path(choice, at_cpu)
+            if path is None or solve.should_stop():
+                return MasterResult(choice=choice, cpu_bound=low, proved=found.optimal)
+            if path in self.paths:
+                # Within the solver's tolerance but not within ours: bar this very combination.
+                on = [int(k) for k in taken if set(path) & self._members(columns, int(k))]
+                barred.append(frozenset(on))
+            else:
+                self.paths.append(path)
+
+    def _members(self, columns: Columns, k: int) -> set[int]:
+        return set(self.segments.operators[columns.segment[k]])
+
+    def _columns(self, spares: int, at_cpu: float) -> Columns:
+        problem, model, demand = self.problem, self.problem.model, self.segments.demand
+        stretch = model.stretch(at_cpu)
+        levels = problem.levels[None, :]
+        batch = model.batch_s(demand[:, None, :], levels, stretch)
+        fits = self._allowed & (batch <= levels + SLACK * np.maximum(1.0, levels))
+        chosen = np.zeros(fits.shape, np.int64)
+        # The longest snapshot interval that recovers in time is the cheapest.
+        for count in problem.snapshots:
+            p95 = model.phases(
+                demand[:, None, :], levels, np.asarray(float(count)), stretch, spares
+            ).p95
+            bound = self._bounds[:, None]
+            limit = bound + SLACK * np.maximum(1.0, np.where(np.isfinite(bound), bound, 1.0))
+            chosen = np.where(np.isfinite(p95) & (p95 <= limit), count, chosen)
+        segment, level = np.nonzero(fits & (chosen > 0))
+        snapshots = chosen[segment, level]
+        return Columns(
+            segment=segment,
+            level=level,
+            snapshots=snapshots,
+            cpu=model.cpu(demand[segment], problem.levels[level], snapshots.astype(float)),
+            batch_s=batch[segment, level],
+        )
+
+    def _model(self, columns: Columns, at_cpu: float, barred: list[frozenset[int]]) -> Model | None:
+        """None: some root has no column at all."""
+        problem, topology = self.problem, self.problem.topology
+        count = len(columns.segment)
+        row_of_root = {root: row for row, root in enumerate(problem.fixed)}
+        steps = len(problem.epochs)
+        first_edge = len(row_of_root)
+        row_of_edge = {
+            (u, v): first_edge + k * steps
+            for k, (u, v) in enumerate(
+                (u, v) for v in range(problem.size) for u in topology.upstream[v]
+            )
+        }
+        covered = set(self._roots[columns.segment].tolist())
+        if any(root not in covered for root in row_of_root):
+            return None
+        rows, cols, values = _Triplets(), range(count), self.segments
+        for k in cols:
+            part, level = int(columns.segment[k]), int(columns.level[k])
+            root = int(self._roots[part])
+            if root in row_of_root:
+                rows.add(row_of_root[root], k, 1.0)
+            for edge in values.cut_edges[part]:
+                for step in range(level, steps):
+                    rows.add(row_of_edge[edge] + step, k, 1.0)
+            for consumer in topology.downstream[root]:
+                for step in range(level, steps):
+                    rows.add(row_of_edge[root, consumer] + step, k, -1.0)
+        size = first_edge + len(row_of_edge) * steps
+        lower, upper = np.full(size, -np.inf), np.zeros(size)
+        lower[:first_edge] = upper[:first_edge] = 1.0
+        lower[first_edge + steps - 1 :: steps] = 0.0
+        more = self._path_rows(columns, at_cpu, rows, size)
+        more += _bar_rows(barred, rows, size + len(more))
+        return Model(
+            cost=columns.cpu,
+            matrix=rows.matrix((size + len(more), count)),
+            row_lower=np.concatenate([lower, np.full(len(more), -np.inf)]),
+            row_upper=np.concatenate([upper, np.array(more)]),
+            lower=np.zeros(count),
+            upper=np.ones(count),
+            integer=np.ones(count, np.bool_),
+        )
+
+    def _path_rows(
+        self, columns: Columns, at_cpu: float, rows: _Triplets, start: int
+    ) -> list[float]:
+        problem, model = self.problem, self.problem.model
+        stretch = model.stretch(at_cpu)
+        for k, path in enumerate(self.paths):
+            on = set(path)
+            meets = np.array([not on.isdisjoint(part) for part in self.segments.operators])
+            weight = np.where(meets[columns.segment], columns.batch_s, 0.0)
+            last = self._roots[columns.segment] == path[-1]
+            interval = problem.levels[columns.level]
+            weight += np.where(last, interval + model.export_s(path[-1], interval, stretch), 0.0)
+            for column in np.flatnonzero(weight):
+                rows.add(start + k, int(column), float(weight[column]))
+        return [problem.bounds.latency_s] * len(self.paths)
+
+    def _choice(self, columns: Columns, taken: IntArray, spares: int) -> Choice:
+        rank = {v: position for position, v in enumerate(self.problem.topology.order)}
+        parts = [
+            SegmentPlan(
+                operators=self.segments.operators[columns.segment[k]],
+                interval_s=float(self.problem.levels[columns.level[k]]),
+                snapshot_batches=int(columns.snapshots[k]),
+            )
+            for k in taken
+        ]
+        return Choice(segments=tuple(sorted(parts, key=lambda p: rank[p.root])), spares=spares)
+
+    def _late_path(self, choice: Choice, at_cpu: float) -> Path | None:
+        """The path by which results come too late, or None."""
+        prediction = self.problem.predict(choice, at_cpu=at_cpu)
+        if within(prediction.end_to_end_s, self.problem.bounds.latency_s):
+            return None
+        return slowest_path(self.problem, choice, prediction.batch_s, at_cpu)
+
+
+def slowest_path(problem: Problem, choice: Choice, batch_s: FloatArray, at_cpu: float) -> Path:
+    """The operators from a source to a result over which rows take longest."""
+    topology, model = problem.topology, problem.model
+    place = {v: i for i, part in enumerate(choice.segments) for v in part.operators}
+    finish = [0.0] * len(choice.segments)
+    came: list[tuple[int, int] | None] = [None] * len(choice.segments)
+    for i, part in enumerate(choice.segments):
+        edges = [(u, v) for v in part.operators for u in topology.upstream[v] if place[u] != i]
+        if edges:
+            came[i] = max(edges, key=lambda edge: finish[place[edge[0]]])
+            finish[i] = finish[place[came[i][0]]]  # type: ignore[index]
+        finish[i] += float(batch_s[i])
+    stretch = model.stretch(at_cpu)
+
+    def delivered(i: int) -> float:
+        part = choice.segments[i]
+        wait = np.asarray(part.interval_s)
+        return finish[i] + part.interval_s + float(model.export_s(part.root, wait, stretch))
+
+    results = {topology.index[query.sink] for query in topology.effective_queries}
+    at = max((place[v] for v in results), key=delivered)
+    path: list[int] = []
+    while True:
+        edge = came[at]
+        part = choice.segments[at]
+        start = edge[1] if edge else next(v for v in part.operators if not topology.upstream[v])
+        inside = [start]
+        while inside[-1] != part.root:
+            inside.append(topology.downstream[inside[-1]][0])
+        path = inside + path
+        if edge is None:
+            return tuple(path)
+        at = place[edge[0]]
+
+
+def _bar_rows(barred: list[frozenset[int]], rows: _Triplets, start: int) -> list[float]:
+    for k, together in enumerate(barred):
+        for column in together:
+            rows.add(start + k, column, 1.0)
+    return [len(together) - 1.0 for together in barred]
+
+
+class _Triplets:
+    """A sparse matrix in the making."""
+
+    def __init__(self) -> None:
+        self.row: list[int] = []
+        self.column: list[int] = []
+        self.value: list[float] = []
+
+    def add(self, row: int, column: int, value: float) -> None:
+        self.row.append(row)
+        self.column.append(column)
+        self.value.append(value)
+
+    def matrix(self, shape: tuple[int, int]) -> csr_matrix:
+        return csr_matrix((self.value, (self.row, self.column)), shape=shape)

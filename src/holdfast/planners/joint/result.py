@@ -1,0 +1,82 @@
+"""How a choice is spelled out as a plan, in the topology's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from holdfast.plan import JointPlan, Latency, PlannedSegment, RecoveryPhases
+from holdfast.planners.joint.problem import Evaluation, Problem
+
+
+def describe(
+    problem: Problem,
+    found: Evaluation,
+    *,
+    algorithm: str,
+    optimal: bool,
+    bound: float | None,
+    note: str,
+) -> JointPlan:
+    """A feasible choice as the planner's answer."""
+    scale = problem.model.time_s
+    epoch_s = problem.model.statistics.epoch_s
+    names = [operator.name for operator in problem.topology.operators]
+    prediction, segments = found.prediction, found.choice.segments
+    phases = prediction.phases
+    ends = {segment.root for segment in segments}
+    keeps = problem.model.load.state.value > 0
+    return JointPlan(
+        algorithm=algorithm,
+        feasible=True,
+        optimal=optimal,
+        objective=found.cost,
+        bound=bound,
+        note=note,
+        boundaries=tuple(names[i] for i in problem.topology.order if i in ends),
+        forced=tuple(names[i] for i in problem.topology.order if i in problem.fixed),
+        segments=tuple(
+            PlannedSegment(
+                name=names[segment.root],
+                operators=tuple(names[i] for i in segment.operators),
+                batch_interval=float(prediction.interval_s[k]) / scale,
+                snapshot_interval=float(prediction.interval_s[k]) * segment.snapshot_batches / scale
+                if keeps[list(segment.operators)].any()
+                else None,
+                batch_epochs=round(float(prediction.interval_s[k]) / epoch_s),
+                snapshot_batches=segment.snapshot_batches,
+                batch_time=float(prediction.batch_s[k]) / scale,
+            )
+            for k, segment in enumerate(segments)
+        ),
+        spares=found.choice.spares,
+        epoch=epoch_s / scale,
+        recovery_latency=_in_order(
+            problem,
+            {
+                i: Latency(median=float(phases.median[k]) / scale, p95=float(phases.p95[k]) / scale)
+                for k, segment in enumerate(segments)
+                for i in segment.operators
+            },
+        ),
+        recovery_phases={
+            names[segment.root]: RecoveryPhases(
+                **{
+                    name: float(getattr(phases, name)[k]) / scale
+                    for name in ("detection", "restore", "load", "replay", "catch_up")
+                }
+            )
+            for k, segment in enumerate(segments)
+        },
+        results_recovery=Latency(
+            median=prediction.results[0] / scale, p95=prediction.results[1] / scale
+        ),
+        end_to_end_latency=prediction.end_to_end_s / scale,
+        overhead=prediction.overhead,
+        cpu=prediction.cpu,
+        uncut_cpu=problem.uncut_cpu,
+    )
+
+
+def _in_order(problem: Problem, by_position: Mapping[int, Latency]) -> dict[str, Latency]:
+    operators = problem.topology.operators
+    return {operators[i].name: by_position[i] for i in problem.topology.order}

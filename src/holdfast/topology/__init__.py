@@ -1,0 +1,1 @@
+"""Topologies: the graph of operators that planners see, its tasks, rates and forced boundaries."""
