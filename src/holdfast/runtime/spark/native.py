@@ -282,7 +282,12 @@ class NativeSourceUnit(SparkUnit):
         return self._watermark[1]
 
     def _waiting(self) -> int:
-        """Epochs that are due; before Spark's first batch there may be nothing to give at all."""
+        """Epochs that are due and that nobody is publishing.
+
+        Before Spark's first batch there may be nothing to give at all.
+        """
+        if self._turn.locked():
+            return 0
         epoch, tick = self.progress.epoch, self._tick()
         batching = Batching(batch_epochs=self.context.segment.batch_epochs)
         if self.progress.batch < 0 or epoch_due(epoch, tick, batching) is None:
