@@ -21,7 +21,8 @@ from holdfast.runtime.log.store import LEFTOVER_S
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
-WRITTEN = ("ranges", "skips", "floors", "generations", "files", "taken")
+_SKIPS = tuple(f"skips/{version}" for version in range(1, MAX_SKIPS + 1))
+WRITTEN = ("ranges", *_SKIPS, "floors", "generations", "files", "taken")
 """Folders of a unit with records in them."""
 
 
