@@ -2,7 +2,7 @@
 
 Same rows, same session, alternating, best of several rounds:
 
-    python benchmarks/log_io.py [--rows 500000] [--rounds 5] [--json]
+    python -m benchmarks.log_io [--rows 500000] [--rounds 5] [--quick] [--json FILE]
 
 The slice log pays for an Arrow hop to Python, a layout by key group, digests and checksums.
 """
@@ -134,12 +134,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="fewer rows, two rounds")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if options.quick:
+        options.rows, options.rounds = 100_000, 2
     found = measure(options.rows, options.rounds)
     if options.json:
-        print(json.dumps({name: round(value) for name, value in found.items()}))
-        return
+        rounded = {name: round(value) for name, value in found.items()}
+        options.json.write_text(json.dumps(rounded, indent=1) + "\n")
     for name, value in found.items():
         native = found["parquet write" if name.endswith("write") else "parquet read"]
         print(f"{name:20} {value:12,.0f} rows/s   {value / native:5.2f} of parquet")

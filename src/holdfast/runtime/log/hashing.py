@@ -19,7 +19,7 @@ from holdfast.errors import BadInputError
 SEED = 42
 """Spark's seed of `hash`."""
 _NULL = np.uint64(0x6E756C6C)
-"""Stands for a value that is not there."""
+"""Stands for a value that is not there; stirred in twice, which no number is."""
 
 
 def key_groups(table: Any, key: tuple[str, ...]) -> Any:
@@ -39,7 +39,7 @@ def row_hashes(table: Any) -> Any:
             hashed = _stir(result, _digest_column(array))
             if array.null_count:
                 present = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
-                hashed = np.where(present, hashed, _stir(result, _NULL))
+                hashed = np.where(present, hashed, _stir(_stir(result, _NULL), _NULL))
             result = hashed
     return result
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.runtime.log.hashing import row_hashes
+from holdfast.runtime.log.hashing import _NULL, row_hashes
 
 pytestmark = pytest.mark.unit
 
@@ -67,3 +67,10 @@ def test_nested_values_and_decimals_have_hashes_too():
     )
     first, other, again = row_hashes(rows).tolist()
     assert first == again != other
+
+
+def test_no_number_looks_like_a_null():
+    """What stands for a null must not be a value that a column can have."""
+    mark = int(_NULL)
+    found = row_hashes(pa.table({"i": pa.array([None, mark], pa.int64())})).tolist()
+    assert found[0] != found[1]

@@ -6,11 +6,19 @@ import json
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from holdfast.runtime.log.store import FileStore
-from holdfast.runtime.log.watch import MAX_LOOKS, NodeWatch, NoWatch, RemoteWatch, TellingStore
+from holdfast.runtime.log.watch import (
+    MAX_LOOKS,
+    NodeWatch,
+    NoWatch,
+    RemoteWatch,
+    TellingStore,
+    _Waiter,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -140,21 +148,18 @@ def test_nobody_waits_nothing_is_looked_for(make_watch, tmp_path):
     assert watch.looks == before
 
 
-def test_many_paths_take_turns(make_watch, tmp_path):
+def test_many_paths_take_turns(tmp_path):
     """However many paths are watched, a look is for a bounded number, and all get theirs."""
-    watch, wake = make_watch(poll_s=NEVER_S), threading.Event()
-    paths = [tmp_path / str(number) for number in range(2 * MAX_LOOKS + 5)]
-    waiting = [local(watch, path, wake=wake) for path in paths[:-1]]
-    last = local(watch, paths[-1])
-    watched(watch, *paths)
-    eventually(lambda: watch.looks == len(paths))
-    paths[-1].touch()
+    watch, rung = NodeWatch(), []  # not started: nobody else looks
+    paths = [str(tmp_path / str(number)) for number in range(2 * MAX_LOOKS + 5)]
+    for path in paths:
+        watch._paths.add(_Waiter(paths=(path,), ring=lambda path=path: rung.append(path)))
+    (tmp_path / "1").touch()
+    Path(paths[-1]).touch()
     for rounds in range(1, 4):
         watch._look_for_some()
-        assert watch.looks == len(paths) + rounds * MAX_LOOKS
-    assert last.result() is True
-    wake.set()
-    assert not any(item.result() for item in waiting)
+        assert watch.looks == rounds * MAX_LOOKS
+    assert rung == [paths[1], paths[-1]]
 
 
 def test_a_new_question_replaces_the_old_one(make_watch, tmp_path):

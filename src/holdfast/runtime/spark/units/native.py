@@ -280,6 +280,10 @@ class NativeSourceUnit(SparkUnit):
             self._watermark = (record.number, found.watermark_us)
         return self._watermark[1]
 
+    def _waiting(self) -> int:
+        """As the idle clock has seen it: epochs that are due, or a batch that is not published."""
+        return self.progress.report.waiting
+
     def _tick(self) -> int:
         return epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
 
