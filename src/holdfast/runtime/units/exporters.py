@@ -151,9 +151,10 @@ class SqliteDelivery(Delivery):
             take_table(base, table, life)
             base.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns})')
             if key:
-                base.execute(
-                    f'CREATE UNIQUE INDEX IF NOT EXISTS "{table}_key" ON "{table}" ({_quoted(key)})'
-                )
+                # Tables and indices share names, hence the space, which no table of a sink has.
+                # Not unique: an emptied table may get another key, a user's own have twins.
+                index = _quoted([f"{table} by {', '.join(key)}"])
+                base.execute(f'CREATE INDEX IF NOT EXISTS {index} ON "{table}" ({_quoted(key)})')
             base.commit()
 
     @contextmanager

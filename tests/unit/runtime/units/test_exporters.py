@@ -279,7 +279,32 @@ def test_an_upsert_finds_its_row_by_an_index(tmp_path):
     unit = exporter(tmp_path, Sqlite("out.db"), upsert_key=("key", "value"))
     with closing(sqlite3.connect(tmp_path / "out.db")) as base:
         steps = base.execute(f"EXPLAIN QUERY PLAN {unit._delivery._delete}", (1, None)).fetchall()
-    assert "USING INDEX results_key (key=? AND value=?)" in steps[0][3]
+    assert "USING INDEX results by key, value (key=? AND value=?)" in steps[0][3]
+
+
+def test_two_tables_of_one_file_never_want_the_same_name(tmp_path):
+    """An index by which upserts are found has a name that no table can have."""
+    publish(tmp_path, [(1, 1)])
+    deliver(exporter(tmp_path, Sqlite("out.db", "a"), upsert_key=("key",)), 0)
+    other = tmp_path / "other"
+    publish(other, [(2, 2)])
+    place = Sqlite(str(tmp_path / "out.db"), "a_key")
+    deliver(exporter(other, place, upsert_key=("key",)), 0)
+    assert rows_of(tmp_path / "out.db", "a") == [(1, 1)]
+    assert rows_of(tmp_path / "out.db", "a_key") == [(2, 2)]
+
+
+@pytest.mark.parametrize("upsert_key", [("key", "value"), ()], ids=["another key", "no key"])
+def test_an_emptied_table_may_be_taken_with_another_key(tmp_path, upsert_key):
+    """What tells rows apart may change with a reset, and the table stays."""
+    publish(tmp_path / "one", [(1, 1)])
+    publish(tmp_path / "two", [(1, 1), (1, 2)])
+    place = Sqlite(str(tmp_path / "out.db"))
+    deliver(exporter(tmp_path / "one", place, upsert_key=("key",)), 0)
+    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
+        base.execute("DELETE FROM results")
+    deliver(exporter(tmp_path / "two", place, upsert_key=upsert_key), 0)
+    assert rows_of(tmp_path / "out.db") == [(1, 1), (1, 2)]
 
 
 def test_a_table_of_the_users_own_is_written_to(tmp_path):
