@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from holdfast.streams.reading import Reading
+from holdfast.streams.reading import ProtocolError, Reading
 from holdfast.streams.records import (
     Change,
     Child,
@@ -36,8 +36,6 @@ class Birth:
     """It reads its inputs after this epoch."""
     parents: tuple[tuple[str, int], ...] = ()
     """Units whose state it takes over, each with the batch that has it; -1: that of its birth."""
-    inherits_at: int | None = None
-    """Of a `cut` that keeps state: the end at which the logs before it had it; see `inheritance`."""
     ends_at: int | None = None
     """An end its batches must meet: a reset unit joins its stream there."""
 
@@ -86,7 +84,7 @@ class Handover(Reading):
             parents.append((parent, seal.batch))
             ends.add(seal.end)
         if len(ends) != 1:
-            raise AssertionError(f"{unit}: its parents ended at {sorted(ends)}, not at one cut")
+            raise ProtocolError(f"{unit}: its parents ended at {sorted(ends)}, not at one cut")
         return Birth(epoch=ends.pop(), parents=tuple(parents))
 
     def _birth_after_closing(self, stream: str, change: Change) -> Steps[Birth | NotYet | Void]:
@@ -98,12 +96,12 @@ class Handover(Reading):
             return "void" if passed else "not yet"
         if change.start is not None:
             return Birth(epoch=min(change.start, mine.end), ends_at=mine.end)
-        return Birth(epoch=mine.end, inherits_at=mine.end)
+        return Birth(epoch=mine.end)
 
     # Turns
 
     def place_turns(self, change: Change) -> Steps[None]:
-        """See that every parent of a `run` has turned or is sealed; anyone may, any number of times."""
+        """See that every parent of a `run` has turned or is sealed; anyone may, and again."""
         for parent in change.parents:
             while not (yield from self._turned(parent, change)):
                 pass
@@ -164,11 +162,17 @@ class Handover(Reading):
             known = yield from self.bases(stream)
             base, _ = known[-1]
             if base.number >= change.number:
-                return next((item for _, item in known if item and item.next >= change.number), None)
+                return next(
+                    (item for _, item in known if item and item.next >= change.number), None
+                )
             # Also children of changes whose parents are not sealed: they may be at any moment.
             units = [child.unit for child in base.children]
             for other in (yield from self.changes_of(stream)):
-                if other.how == "run" and other.parents and base.number < other.number < change.number:
+                if (
+                    other.how == "run"
+                    and other.parents
+                    and base.number < other.number < change.number
+                ):
                     units += [child.unit for child in other.children]
             for unit in units:
                 yield from self._seal_log(unit, change.number)

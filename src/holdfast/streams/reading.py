@@ -43,8 +43,8 @@ class TrimmedError(HoldfastError):
     """What a reader needs is gone: a newer one went on, or it was asked for too late."""
 
 
-class StraddlingError(HoldfastError):
-    """A slice lies across a position: the protocol was broken."""
+class ProtocolError(HoldfastError):
+    """The records contradict each other: somebody broke the rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +261,7 @@ class Reading:
         found = [item for item in log.slices if item.upto <= limit]
         for item in found:
             if item.after < after:
-                raise StraddlingError(
+                raise ProtocolError(
                     f"{unit}: slice ({item.after}, {item.upto}] lies across epoch {after}"
                 )
         seal = log.seal
@@ -269,9 +269,7 @@ class Reading:
             stream = stream_of(unit)
             following = yield from self.change(stream, seal.change)
             for child in following.children:
-                found += yield from self._gather(
-                    child.unit, max(after, _end(seal)), limit, seen
-                )
+                found += yield from self._gather(child.unit, max(after, _end(seal)), limit, seen)
         return found
 
 

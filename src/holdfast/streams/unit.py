@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from holdfast.streams.handover import Birth, Handover
-from holdfast.streams.reading import TrimmedError
+from holdfast.streams.reading import ProtocolError, TrimmedError
 from holdfast.streams.records import Range, Seal, Slice, Turn, stream_of
 from holdfast.streams.steps import Get, Put, Steps, ranges, slices
 
@@ -61,7 +61,7 @@ Propose: TypeAlias = Callable[[int, Sequence[int], int | None], int | None]
 that must be met and not crossed. None: not yet."""
 
 
-class NondeterministicError(AssertionError):
+class NondeterministicError(ProtocolError):
     """Two runs of one batch gave different rows."""
 
 
@@ -121,7 +121,7 @@ class UnitSteps(Handover):
         )
         stored = yield Put(slices(unit), seal.number, seal)
         if isinstance(stored, Slice):
-            raise AssertionError(f"{unit}: slice {seal.number} lies beyond its cut {cut}")
+            raise ProtocolError(f"{unit}: slice {seal.number} lies beyond its cut {cut}")
         return True
 
     def _propose(
