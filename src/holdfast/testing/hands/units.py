@@ -56,11 +56,12 @@ class Units:
         scenario: Scenario | None = None,
         protocol: Callable[..., Floors] = Floors,
         broken: str = "",
+        memory: Memory | None = None,
     ) -> None:
         self.seed, self.broken = seed, broken
         self.scenario = scenario or draw(seed)
         self.rng = random.Random(f"world/{seed}")
-        self.memory = Memory()
+        self.memory = memory or Memory()
         self.make_protocol = protocol
         self.checkpoints: dict[tuple[str, int, int], dict[int, Snapshot]] = {}
         self.owners: dict[tuple[str, int, int], str] = {}
@@ -237,8 +238,11 @@ class Units:
 
     def _clone(self, unit: str) -> dict[int, Snapshot]:
         """The checkpoint with the newest commit, of whatever replica and generation."""
-        found = [item for (owner, _, _), item in self.checkpoints.items() if owner == unit and item]
-        return dict(max(found, key=lambda item: max(item))) if found else {}
+        best: dict[int, Snapshot] = {}
+        for (owner, _, _), item in self.checkpoints.items():
+            if owner == unit and item and (not best or max(item) > max(best)):
+                best = item
+        return dict(best)
 
     def _initial(self, protocol: Floors, child: Child) -> Process:
         """The state a unit is born with; None: not yet there."""
