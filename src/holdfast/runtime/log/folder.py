@@ -1,0 +1,85 @@
+"""Operations of `holdfast.streams` on a record store: one process' view of a run directory."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from holdfast.runtime.log.layout import word
+from holdfast.runtime.log.store import RecordStore
+from holdfast.streams.codec import decode, encode
+from holdfast.streams.records import Floor, Record
+from holdfast.streams.steps import (
+    Delete,
+    Get,
+    GetFloor,
+    Newest,
+    Operation,
+    Put,
+    RaiseFloor,
+    Steps,
+    drive,
+)
+
+T = TypeVar("T")
+
+
+class RecordFolder:
+    """Executes operations; every record is a file that is created once."""
+
+    def __init__(self, store: RecordStore) -> None:
+        self._store = store
+
+    def run(self, steps: Steps[T]) -> T:
+        """Carry out a decision."""
+        return drive(steps, self.execute)
+
+    def execute(self, operation: Operation) -> Any:
+        match operation:
+            case Get(folder, number):
+                return self._get(_name(folder, number))
+            case Put(folder, number, record):
+                return self._put(_name(folder, number), record)
+            case Newest(folder):
+                names = self._store.names(_path(folder))
+                return int(names[-1]) if names else -1
+            case Delete(folder, number):
+                self._store.delete(_name(folder, number))
+                return None
+            case GetFloor(folder):
+                return self._floor(f"{folder}-floor")
+            case RaiseFloor(folder, floor):
+                self._raise(f"{folder}-floor", floor)
+                return None
+
+    def _get(self, name: str) -> Record | None:
+        data = self._store.get(name)
+        return None if data is None else decode(data, path=name)
+
+    def _put(self, name: str, record: Record) -> Record:
+        data = encode(record)
+        stored = self._store.put_if_absent(name, data)
+        return record if stored == data else decode(stored, path=name)
+
+    def _floor(self, folder: str) -> Floor:
+        """The highest; one that is removed while we look is below another."""
+        while True:
+            names = self._store.names(_path(folder))
+            if not names:
+                return Floor()
+            found = self._get(f"{_path(folder)}/{names[-1]}")
+            if isinstance(found, Floor):
+                return found
+
+    def _raise(self, folder: str, floor: Floor) -> None:
+        self._put(_name(folder, floor.number), floor)
+        for name in self._store.names(_path(folder)):
+            if int(name) < floor.number:
+                self._store.delete(f"{_path(folder)}/{name}")
+
+
+def _path(folder: str) -> str:
+    return "/".join(word(part) for part in folder.split("/"))
+
+
+def _name(folder: str, number: int) -> str:
+    return f"{_path(folder)}/{number:010d}"

@@ -1,0 +1,208 @@
+"""Where a unit ends and where its heirs begin.
+
+A `run` change is carried out by turns. A *turn* takes the next number in a parent's sequence of
+ranges, so either the range or the turn is there; anyone may put it. The *cut epoch* is the largest
+end before a turn: no parent can have gone beyond it, and those behind run on to exactly that end.
+A parent that has committed the batch which ends there seals its log.
+
+A `cut` change seals every log where it is; the stream goes on after the last end they have in
+common. Births follow from these records, so two coordinators cannot give a unit two of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from holdfast.streams.reading import ProtocolError, Reading
+from holdfast.streams.records import (
+    Change,
+    Child,
+    Closing,
+    Range,
+    Seal,
+    Turn,
+    change_of,
+    stream_of,
+)
+from holdfast.streams.steps import Delete, Get, Newest, Put, Steps, changes, ranges, slices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """Where a unit begins."""
+
+    epoch: int
+    """It reads its inputs after this epoch."""
+    parents: tuple[tuple[str, int], ...] = ()
+    """Units whose state it takes over, each with the batch that has it; -1: that of its birth."""
+    ends_at: int | None = None
+    """An end its batches must meet: a reset unit joins its stream there."""
+
+
+NotYet: TypeAlias = Literal["not yet"]
+Void: TypeAlias = Literal["void"]
+"""The change was overtaken: its units never run."""
+
+
+class Handover(Reading):
+    """Turns, cuts, seals and births."""
+
+    # Who
+
+    def child(self, unit: str) -> Steps[Child]:
+        """The unit as the change that made it says."""
+        change = yield from self.change(stream_of(unit), change_of(unit))
+        return next(child for child in change.children if child.unit == unit)
+
+    def carriers(self, stream: str) -> Steps[list[Child]]:
+        """Who carries the stream once all changes on record are carried out."""
+        now: list[Child] = []
+        for change in (yield from self.changes_of(stream)):
+            if change.how == "cut":
+                now = list(change.children)
+            else:
+                now = [child for child in now if child.unit not in change.parents]
+                now += change.children
+        return now
+
+    def birth(self, unit: str) -> Steps[Birth | NotYet | Void]:
+        """Where a unit begins, as far as the records say."""
+        stream = stream_of(unit)
+        change = yield from self.change(stream, change_of(unit))
+        if change.how == "cut" and change.number > 0:
+            return (yield from self._birth_after_closing(stream, change))
+        if not change.parents:
+            return Birth(epoch=-1 if change.start is None else change.start)
+        parents, ends = [], set()
+        for parent in change.parents:
+            seal = yield from self.seal_of(parent)
+            if seal is None:
+                return "not yet"
+            if seal.how == "cut" or seal.end is None or seal.batch is None:
+                return "void"
+            parents.append((parent, seal.batch))
+            ends.add(seal.end)
+        if len(ends) != 1:
+            raise ProtocolError(f"{unit}: its parents ended at {sorted(ends)}, not at one cut")
+        return Birth(epoch=ends.pop(), parents=tuple(parents))
+
+    def _birth_after_closing(self, stream: str, change: Change) -> Steps[Birth | NotYet | Void]:
+        known = yield from self.bases(stream)
+        closed = [closing for _, closing in known if closing is not None]
+        mine = next((closing for closing in closed if closing.next == change.number), None)
+        if mine is None:
+            passed = any(closing.next > change.number for closing in closed)
+            return "void" if passed else "not yet"
+        if change.start is not None:
+            return Birth(epoch=min(change.start, mine.end), ends_at=mine.end)
+        return Birth(epoch=mine.end)
+
+    # Turns
+
+    def place_turns(self, change: Change) -> Steps[None]:
+        """See that every parent of a `run` has turned or is sealed; anyone may, and again."""
+        for parent in change.parents:
+            while not (yield from self._turned(parent, change)):
+                pass
+
+    def _turned(self, parent: str, change: Change) -> Steps[bool]:
+        if (yield from self.seal_of(parent)) is not None:
+            return True
+        if (yield from self.turn_of(parent)) is not None:
+            return True
+        folder = ranges(parent)
+        newest = yield Newest(folder)
+        before = (yield Get(folder, newest)) if newest >= 0 else None
+        if newest >= 0 and not isinstance(before, Range):
+            return False  # trimmed meanwhile, or a turn after all: look again
+        turn = Turn(
+            unit=parent,
+            number=newest + 1,
+            change=change.number,
+            end=before.upto if isinstance(before, Range) else None,
+            writer=self.writer,
+        )
+        stored = yield Put(folder, turn.number, turn)
+        counts = yield from self.counts(folder, turn.number, mine=stored == turn)
+        return bool(counts and stored == turn)
+
+    def counts(self, folder: str, number: int, *, mine: bool) -> Steps[bool]:
+        """Whether what was put is above the floor, looked at now; else it does not exist."""
+        floor = yield from self.floor_now(folder)
+        if number >= floor.number:
+            return True
+        if mine:
+            yield Delete(folder, number)
+        return False
+
+    def cut_epoch(self, stream: str, number: int) -> Steps[int | None]:
+        """The largest end before a turn; None until every parent has one."""
+        change = yield from self.change(stream, number)
+        ends = []
+        for parent in change.parents:
+            turn = yield from self.turn_of(parent)
+            if turn is None:
+                return None
+            end = turn.end
+            if end is None:
+                born = yield from self.birth(parent)
+                if not isinstance(born, Birth):
+                    return None
+                end = born.epoch
+            ends.append(end)
+        return max(ends)
+
+    # Seals
+
+    def seal_cut(self, change: Change) -> Steps[Closing | None]:
+        """Seal all that carries the stream before a `cut`; gives the closing once it is there."""
+        stream = change.stream
+        while True:
+            known = yield from self.bases(stream)
+            base, _ = known[-1]
+            if base.number >= change.number:
+                return next(
+                    (item for _, item in known if item and item.next >= change.number), None
+                )
+            # Also children of changes whose parents are not sealed: they may be at any moment.
+            units = [child.unit for child in base.children]
+            for other in (yield from self.changes_of(stream)):
+                if (
+                    other.how == "run"
+                    and other.parents
+                    and base.number < other.number < change.number
+                ):
+                    units += [child.unit for child in other.children]
+            for unit in units:
+                yield from self._seal_log(unit, change.number)
+            if (yield from self.closing(stream, base)) is None:
+                return None
+
+    def _seal_log(self, unit: str, change: int) -> Steps[None]:
+        """A seal at the log's next number, wherever that is."""
+        folder = slices(unit)
+        while True:
+            log = yield from self.log(unit, None)
+            if log.seal is not None:
+                return
+            seal = Seal(
+                unit=unit, number=log.following, change=change, how="cut", writer=self.writer
+            )
+            stored = yield Put(folder, seal.number, seal)
+            counts = yield from self.counts(folder, seal.number, mine=stored == seal)
+            if counts and isinstance(stored, Seal):
+                return
+
+    def carry_out(self, stream: str) -> Steps[None]:
+        """Do what the changes on record ask for; anyone may, any number of times."""
+        for change in (yield from self.changes_of(stream))[1:]:
+            if change.how == "run":
+                yield from self.place_turns(change)
+            else:
+                yield from self.seal_cut(change)
+
+    def decide(self, change: Change) -> Steps[bool]:
+        """Put a change at its number; False if another came first."""
+        stored = yield Put(changes(change.stream), change.number, change)
+        return bool(stored == change)

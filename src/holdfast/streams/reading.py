@@ -1,0 +1,288 @@
+"""Reading a stream through whatever carries it.
+
+An *end* of a stream is an epoch at which all logs that carry it there have ended a slice. Ends
+follow from immutable records, so everyone computes the same ones, and every end is a consistent
+cut: batches end at ends, and nobody ever reads beyond the last one.
+
+A `run` change hangs on the seals of its parents: behind a sealed log its children go on. A `cut`
+begins a new *base*: the stream up to the closing's end is what the old base's logs have in common,
+after it what the new base's children publish. Cost: linear in the slices after the position and in
+the changes since the base that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from holdfast.errors import HoldfastError
+from holdfast.streams.records import (
+    Change,
+    Closing,
+    Floor,
+    Range,
+    Seal,
+    Slice,
+    Turn,
+    stream_of,
+)
+from holdfast.streams.steps import (
+    Get,
+    GetFloor,
+    Newest,
+    Put,
+    Steps,
+    changes,
+    closings,
+    ranges,
+    slices,
+)
+
+
+class TrimmedError(HoldfastError):
+    """What a reader needs is gone: a newer one went on, or it was asked for too late."""
+
+
+class ProtocolError(HoldfastError):
+    """The records contradict each other: somebody broke the rules."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """One log as far as it goes."""
+
+    slices: tuple[Slice, ...]
+    """Those after the position asked for."""
+    seal: Seal | None
+    following: int
+    """The number that the next slice, or the seal, has."""
+
+
+class Reading:
+    """Finds ends and slices; `writer` names who puts the closings found on the way."""
+
+    def __init__(self, writer: str = "") -> None:
+        self.writer = writer
+
+    # Changes
+
+    def change(self, stream: str, number: int) -> Steps[Change]:
+        """A change that must be there, as a record names it."""
+        found = yield Get(changes(stream), number)
+        if not isinstance(found, Change):
+            raise TrimmedError(f"change {number} of stream {stream} is not on record")
+        return found
+
+    def changes_of(self, stream: str) -> Steps[list[Change]]:
+        """All changes on record, in order."""
+        found: list[Change] = []
+        while (item := (yield Get(changes(stream), len(found)))) is not None:
+            found.append(item)
+        return found
+
+    def bases(self, stream: str) -> Steps[list[tuple[Change, Closing | None]]]:
+        """The changes whose logs have carried the stream from a closing on, with their own."""
+        found: list[tuple[Change, Closing | None]] = []
+        number: int | None = 0
+        while number is not None:
+            base = yield from self.change(stream, number)
+            closing = yield Get(closings(stream), number)
+            found.append((base, closing))
+            number = closing.next if closing else None
+        return found
+
+    # One unit's sequences
+
+    def floor_now(self, folder: str) -> Steps[Floor]:
+        """Looked at after a put or a find: what lies below it does not exist."""
+        floor: Floor = yield GetFloor(folder)
+        return floor
+
+    def log(self, unit: str, after: int | None) -> Steps[Log]:
+        """The slices of a unit after an epoch, or all that are kept."""
+        folder = slices(unit)
+        while True:
+            floor: Floor = yield GetFloor(folder)
+            if after is not None and floor.epoch > after:
+                raise TrimmedError(f"{unit}: slices up to {floor.epoch} are gone, {after} is read")
+            number, found, seal = floor.number, [], None
+            while (item := (yield Get(folder, number))) is not None:
+                if isinstance(item, Seal):
+                    seal = item
+                    break
+                if after is None or item.upto > after:
+                    found.append(item)
+                number += 1
+            # Trimmed while we read: a gap looks like the end, and what a sleeper puts into it
+            # looks like a slice or a seal.
+            if (yield from self.floor_now(folder)).number <= floor.number:
+                return Log(slices=tuple(found), seal=seal, following=number)
+
+    def seal_of(self, unit: str) -> Steps[Seal | None]:
+        """A log's seal; nothing is ever published past it, so it is the newest."""
+        number = yield Newest(slices(unit))
+        if number < 0:
+            return None
+        item = yield Get(slices(unit), number)
+        if not isinstance(item, Seal):
+            return None
+        floor = yield from self.floor_now(slices(unit))
+        return item if number >= floor.number else None
+
+    def turn_of(self, unit: str) -> Steps[Turn | None]:
+        """A unit's turn; every range after it names it."""
+        number = yield Newest(ranges(unit))
+        if number < 0:
+            return None
+        item = yield Get(ranges(unit), number)
+        if isinstance(item, Range) and item.turn is not None:
+            number = item.turn
+            item = yield Get(ranges(unit), number)
+        if not isinstance(item, Turn):
+            return None
+        floor = yield from self.floor_now(ranges(unit))
+        return item if number >= floor.number else None
+
+    # Ends
+
+    def ends(self, stream: str, after: int) -> Steps[list[int]]:
+        """The stream's ends after an epoch, in order, as far as it is published."""
+        base = yield from self._base_at(stream, after)
+        found: list[int] = []
+        while True:
+            common = yield from self._common(stream, base, after)
+            closing = yield from self.closing(stream, base)
+            if closing is None:
+                return [*found, *sorted(common)]
+            found += sorted(end for end in common if end <= closing.end)
+            base = yield from self.change(stream, closing.next)
+            after = max(after, closing.end)
+
+    def last_end(self, stream: str) -> Steps[int]:
+        """The newest end, or where the stream's present logs began."""
+        known = yield from self.bases(stream)
+        base, _ = known[-1]
+        common = yield from self._common(stream, base, None)
+        return max([*common, _start(known)])
+
+    def common_ends(self, streams: Iterable[str], after: int) -> Steps[list[int]]:
+        """Ends that several streams share."""
+        shared: set[int] | None = None
+        for stream in streams:
+            found = set((yield from self.ends(stream, after)))
+            shared = found if shared is None else shared & found
+        return sorted(shared or ())
+
+    def _base_at(self, stream: str, after: int) -> Steps[Change]:
+        known = yield from self.bases(stream)
+        return next(base for base, closing in known if closing is None or closing.end > after)
+
+    def _common(self, stream: str, change: Change, after: int | None) -> Steps[set[int]]:
+        common: set[int] | None = None
+        for child in change.children:
+            ends = yield from self._branch(stream, child.unit, after)
+            common = ends if common is None else common & ends
+        return common or set()
+
+    def _branch(self, stream: str, unit: str, after: int | None) -> Steps[set[int]]:
+        """The ends of a log and of what its seal leads to by `run`."""
+        log = yield from self.log(unit, after)
+        ends = {item.upto for item in log.slices}
+        if log.seal is not None and log.seal.how == "run":
+            following = yield from self.change(stream, log.seal.change)
+            from_ = None if after is None else max(after, _end(log.seal))
+            ends |= yield from self._common(stream, following, from_)
+        return ends
+
+    # Closings
+
+    def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
+        """Where a base was left, once all its logs are sealed: anyone finds and puts the same."""
+        known: Closing | None = yield Get(closings(stream), base.number)
+        if known is not None:
+            return known
+        seals = yield from self._last_seals(stream, base)
+        if seals is None:
+            return None
+        common = yield from self._common(stream, base, None)
+        start = _start((yield from self.bases(stream)))
+        stored: Closing = yield Put(
+            closings(stream),
+            base.number,
+            Closing(
+                stream=stream,
+                number=base.number,
+                end=max([end for end in common if end > start], default=start),
+                next=max(seal.change for seal in seals),
+                writer=self.writer,
+            ),
+        )
+        return stored
+
+    def _last_seals(self, stream: str, change: Change) -> Steps[list[Seal] | None]:
+        """The seals at which a base ends; None while one of its logs goes on."""
+        found: list[Seal] = []
+        for child in change.children:
+            seal = yield from self.seal_of(child.unit)
+            if seal is None:
+                return None
+            if seal.how == "cut":
+                found.append(seal)
+                continue
+            following = yield from self.change(stream, seal.change)
+            below = yield from self._last_seals(stream, following)
+            if below is None:
+                return None
+            found += below
+        return found
+
+    # Rows
+
+    def read(self, stream: str, after: int, upto: int) -> Steps[list[Slice]]:
+        """The slices of a recorded range: all that count at an epoch in (after, upto]."""
+        base = yield from self._base_at(stream, after)
+        found: list[Slice] = []
+        while True:
+            closing: Closing | None = yield Get(closings(stream), base.number)
+            limit = upto if closing is None else min(upto, closing.end)
+            seen: set[str] = set()
+            for child in base.children:
+                found += yield from self._gather(child.unit, after, limit, seen)
+            if closing is None or upto <= closing.end:
+                return found
+            base = yield from self.change(stream, closing.next)
+            after = max(after, closing.end)
+
+    def _gather(self, unit: str, after: int, limit: int, seen: set[str]) -> Steps[list[Slice]]:
+        if unit in seen:  # several parents lead to it
+            return []
+        seen.add(unit)
+        log = yield from self.log(unit, after)
+        found = [item for item in log.slices if item.upto <= limit]
+        for item in found:
+            if item.after < after:
+                raise ProtocolError(
+                    f"{unit}: slice ({item.after}, {item.upto}] lies across epoch {after}"
+                )
+        seal = log.seal
+        if seal is not None and seal.how == "run" and _end(seal) < limit:
+            stream = stream_of(unit)
+            following = yield from self.change(stream, seal.change)
+            for child in following.children:
+                found += yield from self._gather(child.unit, max(after, _end(seal)), limit, seen)
+        return found
+
+
+def _start(known: list[tuple[Change, Closing | None]]) -> int:
+    """The epoch after which the newest base carries its stream."""
+    if len(known) > 1:
+        closing = known[-2][1]
+        return closing.end if closing else -1
+    start = known[0][0].start
+    return -1 if start is None else start
+
+
+def _end(seal: Seal) -> int:
+    if seal.end is None:
+        raise TrimmedError(f"{seal.unit}: the seal of a run names no end")
+    return seal.end

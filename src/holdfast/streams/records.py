@@ -1,0 +1,199 @@
+"""The records of the second edition: what is created once, never changed, and decides everything.
+
+A unit has one sequence of *ranges*, in which a *turn* may take a number, and one of *slices*, in
+which a *seal* may take one: so either the batch is there or the end of the unit, never both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+How: TypeAlias = Literal["run", "cut"]
+"""`run`: parents go on to a common epoch and hand over. `cut`: they are stopped where they are."""
+
+
+def unit_name(stream: str, change: int, shard: int) -> str:
+    """Units are named by the change that made them, so that no name is ever used twice."""
+    return f"{stream}.{change}#{shard}"
+
+
+def stream_of(unit: str) -> str:
+    """The stream that a unit carries."""
+    return unit.rpartition("#")[0].rpartition(".")[0]
+
+
+def change_of(unit: str) -> int:
+    """The change that made a unit."""
+    return int(unit.rpartition("#")[0].rpartition(".")[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """A unit that carries the stream after a change."""
+
+    unit: str
+    segment: str
+    """What it runs: a stream may be carried by segments of different paths."""
+    groups: tuple[int, int]
+    """Key groups it owns: first, and one past the last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Who carries a stream on. Numbered, so that two coordinators cannot disagree."""
+
+    kind: ClassVar[str] = "change"
+
+    stream: str
+    number: int
+    how: How
+    children: tuple[Child, ...]
+    parents: tuple[str, ...] = ()
+    """Units of a `run` that hand over; a `cut` stops whatever carries the stream."""
+    start: int | None = None
+    """Children begin with empty state after this epoch: a new stream, a late sink, a reset. None:
+    where their parents have ended, with their state."""
+    reason: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What one batch of a unit reads: everything of its inputs in (after, upto]."""
+
+    kind: ClassVar[str] = "range"
+
+    unit: str
+    number: int
+    after: int
+    upto: int
+    turn: int | None = None
+    """Number of the unit's turn if it has turned before this batch."""
+    watermark_us: int | None = None
+    source: Any = None
+    """A source's own position after the batch."""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A parent of a `run` stands here: what it had recorded before is all it chose freely."""
+
+    kind: ClassVar[str] = "turn"
+
+    unit: str
+    number: int
+    change: int
+    end: int | None
+    """End of the range before; None: there is none, so where the unit was born."""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """What one batch published, on all boundaries of its unit at once."""
+
+    kind: ClassVar[str] = "slice"
+
+    unit: str
+    number: int
+    after: int
+    upto: int
+    files: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Boundary to the files that hold its rows."""
+    digest: str = ""
+    """Of the rows on all boundaries, whatever their order and files."""
+    watermark_us: int | None = None
+    skip: str = ""
+    """Digest of the skip record it was made with; empty: without one."""
+    writer: str = ""
+
+    def same_content(self, other: Slice) -> bool:
+        return (self.after, self.upto, self.digest) == (other.after, other.upto, other.digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """Ends a log: it takes the number that the next slice would have."""
+
+    kind: ClassVar[str] = "seal"
+
+    unit: str
+    number: int
+    change: int
+    how: How
+    end: int | None = None
+    """Of a `run`: the cut epoch, which is the end of the log's last slice or its birth."""
+    batch: int | None = None
+    """Of a `run`: the batch whose committed state is handed over; -1: the state of its birth."""
+    watermark_us: int | None = None
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closing:
+    """Where a stream left the logs of one change, and the `cut` that goes on from there.
+
+    Its number is that of the change which had brought these logs. What one of them published beyond
+    the end is void; nobody can have read it.
+    """
+
+    kind: ClassVar[str] = "closing"
+
+    stream: str
+    number: int
+    end: int
+    next: int
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Rows that a batch leaves out because an operator fails on them."""
+
+    kind: ClassVar[str] = "skip"
+
+    unit: str
+    number: int
+    rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Boundary to the positions of the rows in reading order."""
+    reason: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A generation of a replica: it counts only for the writer whose id is stored."""
+
+    kind: ClassVar[str] = "claim"
+
+    unit: str
+    replica: int
+    number: int
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """Who leads, from this number on until the next."""
+
+    kind: ClassVar[str] = "term"
+
+    number: int
+    holder: str
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """What of a sequence is trimmed: all numbers below `number`, all slices up to `epoch`."""
+
+    kind: ClassVar[str] = "floor"
+
+    number: int = 0
+    epoch: int = -1
+
+
+Record: TypeAlias = Change | Range | Turn | Slice | Seal | Closing | Skip | Claim | Term | Floor

@@ -1,0 +1,135 @@
+"""Worlds drawn from a seed: what runs in them, what is done to them, what they compute."""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+GROUPS = 4
+RETAIN = 2
+"""Committed batches that a checkpoint keeps."""
+
+Row = tuple[Any, int, int, Any]
+"""Id, key group, epoch, value."""
+
+
+class Violation(AssertionError):  # noqa: N818 - it is one
+    """Something happened that must never happen."""
+
+
+class Seg(NamedTuple):
+    """What a segment does."""
+
+    operation: str
+    inputs: tuple[str, ...]
+    output: str
+    span: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One world, drawn from its seed."""
+
+    segments: dict[str, Seg]
+    alternatives: tuple[str, ...]
+    """Segments that may carry stream j, one at a time."""
+    epochs: int
+    replicas: dict[str, int]
+    poison: bool
+    trim: bool
+    coordinators: int
+    faults: float
+    gap_faults: float
+    changes: int
+    pace: float
+    """Epochs per operation: in a slow world units keep up, in a fast one they fall behind."""
+    strides: tuple[int, ...] = (1, 2, 4, 8)
+    """How many batch intervals a unit that is behind may take at once."""
+    spares: float = 1.0
+    """How readily a unit that never ran gets a node."""
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    rng = random.Random(f"scenario/{seed}")
+
+    def span() -> int:
+        return rng.choice([1, 1, 2, 4])
+
+    shape = rng.choice(["chain", "join", "paths", "all"])
+    paths = shape in ("paths", "all")
+    segments = {"S0": Seg("source", (), "s0", span())}
+    if paths:
+        segments["X"] = Seg("map", ("s0",), "j", span())
+        segments["Y"] = Seg("map", ("s0",), "j", span())
+        segments["OUT2"] = Seg("sink", ("j",), "OUT2", 1)
+    segments["K"] = Seg("sum", ("j" if paths else "s0",), "k", span())
+    last = "k"
+    if shape in ("join", "all"):
+        segments["S1"] = Seg("source", (), "s1", span())
+        segments["N"] = Seg("join", ("k", "s1"), "n", span())
+        last = "n"
+    segments["OUT"] = Seg("sink", (last,), "OUT", 1)
+    return Scenario(
+        segments=segments,
+        alternatives=("X", "Y") if paths else (),
+        epochs=rng.choice([8, 16, 24]),
+        replicas={name: rng.choice([1, 1, 2]) for name in segments},
+        poison=rng.random() < 0.5,
+        trim=rng.random() < 0.85,
+        coordinators=rng.choice([1, 2, 2]),
+        faults=rng.choice([0.0, 0.001, 0.003, 0.008]),
+        gap_faults=rng.choice([0.0, 0.02, 0.1, 0.3]),
+        changes=rng.choice([2, 4, 8]),
+        pace=rng.choice([0.002, 0.005, 0.02]),
+        spares=rng.choice([1.0, 0.05]),
+    )
+
+
+def left_out(text: str) -> set[Any]:
+    """The rows that a skip leaves out."""
+    return set(ast.literal_eval(text)) if text else set()
+
+
+def apply(
+    operation: str, state: dict[int, Any], inputs: list[list[Row]]
+) -> tuple[dict[int, Any], list[Row]]:
+    """What a batch does; rows are taken in order of epoch, so the batching does not matter."""
+    state = dict(state)
+    rows = sorted((row for part in inputs for row in part), key=lambda row: (row[2], repr(row[0])))
+    if operation in ("map", "sink", "source"):
+        return state, rows
+    out: list[Row] = []
+    if operation == "sum":
+        for ident, group, epoch, value in rows:
+            state[group] = state.get(group, 0) + value
+            out.append((ident, group, epoch, state[group]))
+        return state, out
+    for side, part in enumerate(inputs):
+        for row in part:
+            group = row[1]
+            sides = list(state.get(group, (frozenset(), frozenset())))
+            for other in sides[1 - side]:
+                left, right = (row, other) if side == 0 else (other, row)
+                ident, epoch = (left[0], right[0]), max(left[2], right[2])
+                out.append((ident, group, epoch, (left[3], right[3])))
+            sides[side] |= {row}
+            state[group] = tuple(sides)
+    return state, out
+
+
+def choose_end(after: int, ends: Sequence[int], span: int, most: int) -> int | None:
+    chosen: tuple[int, int] | None = None
+    cell, seen = (after + 1) // span, 0
+    for end in ends:
+        if (end + 1) // span == cell:
+            continue
+        cell = (end + 1) // span
+        seen += 1
+        if chosen is not None and seen > most:
+            break
+        chosen = max(chosen or (-1, -1), (cell & -cell, end))
+    return chosen[1] if chosen else None

@@ -1,0 +1,389 @@
+"""Units of a world: production decisions, a toy operator, a checkpoint of their own."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.streams.floors import Floors
+from holdfast.streams.handover import Birth
+from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import Change, Child, Claim, Skip, Slice, unit_name
+from holdfast.streams.steps import Get, Newest, Put, changes, claims, skips, slices
+from holdfast.streams.unit import Ended, Position, RunBatch
+from holdfast.testing.hands.memory import Idle, Local, Memory, Process
+from holdfast.testing.hands.scenario import (
+    GROUPS,
+    RETAIN,
+    Row,
+    Scenario,
+    Seg,
+    Violation,
+    apply,
+    choose_end,
+    draw,
+    left_out,
+)
+
+
+class Snapshot(NamedTuple):
+    """One commit of a checkpoint: state, and the position after the batch."""
+
+    state: dict[int, Any]
+    position: Position
+
+
+@dataclass(slots=True)
+class Sink:
+    """Takes rows and progress in one transaction."""
+
+    end: int = -1
+    batch: int = -1
+
+
+class Units:
+    """The parts of a world that process rows."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        scenario: Scenario | None = None,
+        protocol: Callable[..., Floors] = Floors,
+        broken: str = "",
+        memory: Memory | None = None,
+    ) -> None:
+        self.seed, self.broken = seed, broken
+        self.scenario = scenario or draw(seed)
+        self.rng = random.Random(f"world/{seed}")
+        self.memory = memory or Memory()
+        self.make_protocol = protocol
+        self.checkpoints: dict[tuple[str, int, int], dict[int, Snapshot]] = {}
+        self.owners: dict[tuple[str, int, int], str] = {}
+        self.generations: Counter[tuple[str, int]] = Counter()
+        self.count: Counter[str] = Counter()
+        self.now, self.step, self.writers = -1, 0, 0
+        self.calm = False
+        self.dead: set[Any] = set()
+        """Rows that count as quarantined."""
+        self.sinks = {
+            name: Sink() for name, seg in self.segments.items() if seg.operation == "sink"
+        }
+        self.rows = {
+            seg.output: self._rows(seg.output)
+            for seg in self.segments.values()
+            if seg.operation == "source"
+        }
+        flat = [row for rows in self.rows["s0"] for row in rows]
+        bad = self.rng.sample(flat, min(4, len(flat))) if self.scenario.poison else []
+        self.poison = {row[0] for row in bad[:2]}
+        self.flaky = {row[0] for row in bad[2:]}
+        self._begin()
+
+    @property
+    def segments(self) -> dict[str, Seg]:
+        return self.scenario.segments
+
+    # Who reads what (the `Wiring` that trimming asks for)
+
+    def readers(self, stream: str) -> list[str]:
+        found = [seg.output for seg in self.segments.values() if stream in seg.inputs]
+        return list(dict.fromkeys(found))
+
+    def publishes(self, stream: str) -> bool:
+        return stream not in self.sinks
+
+    def inputs(self, segment: str) -> tuple[str, ...]:
+        return self.segments[segment].inputs
+
+    # The beginning
+
+    def _rows(self, stream: str) -> list[list[Row]]:
+        rng = random.Random(f"rows/{self.seed}/{stream}")
+        return [
+            [
+                ((stream, epoch, index), rng.randrange(GROUPS), epoch, rng.randrange(1, 9))
+                for index in range(rng.choice([0, 1, 2, 3]))
+            ]
+            for epoch in range(self.scenario.epochs)
+        ]
+
+    def _begin(self) -> None:
+        for name, seg in self.segments.items():
+            if seg.output == "j" and name != self.scenario.alternatives[0]:
+                continue
+            shards = 1 if seg.operation == "sink" else self.rng.choice([1, 2, 3])
+            change = Change(
+                stream=seg.output,
+                number=0,
+                how="run",
+                children=self._children(name, seg.output, 0, self._even(shards)),
+                start=-1,
+            )
+            self.memory.execute(Put(changes(seg.output), 0, change))
+
+    def _even(self, shards: int) -> list[tuple[int, int]]:
+        edges = [index * GROUPS // shards for index in range(shards + 1)]
+        return list(pairwise(edges))
+
+    def _children(
+        self, segment: str, stream: str, number: int, parts: Sequence[tuple[int, int]]
+    ) -> tuple[Child, ...]:
+        return tuple(
+            Child(unit=unit_name(stream, number, index), segment=segment, groups=part)
+            for index, part in enumerate(parts)
+        )
+
+    def protocol(self) -> Floors:
+        """The production decisions, as one process sees them."""
+        self.writers += 1
+        return self.make_protocol(self, writer=f"w{self.writers}", retain=RETAIN, margin=2)
+
+    # What a run without failures delivers
+
+    def expected(self, sink: str, after: int, upto: int) -> list[Row]:
+        made = {
+            name: [row for part in rows[: upto + 1] for row in part]
+            for name, rows in self.rows.items()
+        }
+        made["j"] = made["s0"]
+        into = [row for row in made[self.segments["K"].inputs[0]] if row[0] not in self.dead]
+        made["k"] = apply("sum", {}, [into])[1]
+        if "N" in self.segments:
+            made["n"] = apply("join", {}, [made["k"], made["s1"]])[1]
+        return [row for row in made[self.segments[sink].inputs[0]] if after < row[2] <= upto]
+
+    # A unit
+
+    def unit_main(self, unit: str, replica: int, generation: int) -> Process:
+        protocol = self.protocol()
+        rng = random.Random(f"{self.seed}/{protocol.writer}")
+        claim = Claim(unit=unit, replica=replica, number=generation, writer=protocol.writer)
+        stored = yield Put(claims(unit, replica), generation, claim)
+        if stored != claim and self.broken != "claims":
+            return
+        child = yield from protocol.child(unit)
+        key = (unit, replica, generation)
+        mine = self.checkpoints.setdefault(key, {})
+        while not mine:
+            yield Local()
+            mine.update(self._clone(unit))
+            if mine:
+                break
+            first = yield from self._initial(protocol, child)
+            if first == "void":
+                return
+            if first is None:
+                yield Idle()
+                continue
+            yield Local()
+            mine[-1] = first
+        seg = self.segments[child.segment]
+        while True:
+            newest = yield Newest(claims(unit, replica))
+            if newest > generation and rng.random() < 0.7:
+                return
+            snapshot = mine[max(mine)]
+            propose = self._propose(seg, rng)
+            try:
+                step = yield from protocol.next_step(unit, snapshot.position, seg.inputs, propose)
+                if step == "waiting":
+                    yield Idle()
+                    continue
+                if isinstance(step, Ended):
+                    if step.why == "left behind":
+                        self._left_behind(unit, max(mine), "its range")
+                    return
+                done = yield from self._batch(protocol, child, step, snapshot, rng, replica)
+            except TrimmedError as error:
+                self._left_behind(unit, max(mine), str(error))
+                return
+            if done == "over":
+                return
+            if done is None:
+                continue
+            state, position = done
+            if self.broken == "seal-before-commit":
+                yield from protocol._hand_over(unit, position)  # noqa: SLF001
+            yield Local(hurts=True)
+            if self.owners.setdefault(key, protocol.writer) != protocol.writer:
+                raise Violation(f"{key}: two processes write one checkpoint")
+            mine[position.batch - 1] = Snapshot(state, position)
+            self.count["batches"] += 1
+            for old in [number for number in mine if number < position.batch - RETAIN]:
+                del mine[old]
+
+    def _propose(
+        self, seg: Seg, rng: random.Random
+    ) -> Callable[[int, Sequence[int], int | None], int | None]:
+        def propose(after: int, ends: Sequence[int], limit: int | None) -> int | None:
+            if seg.operation == "source":
+                upto = epoch_due(after, self.now, Batching(batch_epochs=seg.span))
+            else:
+                known = [end for end in ends if limit is None or end <= limit]
+                upto = choose_end(after, known, seg.span, rng.choice(self.scenario.strides))
+            if limit is None or limit <= after or self.broken == "cut-is-candidate":
+                return upto
+            there = seg.operation == "source" or limit in ends
+            if there and (upto is None or upto > limit or rng.random() < 0.5):
+                return limit
+            return upto
+
+        return propose
+
+    def _clone(self, unit: str) -> dict[int, Snapshot]:
+        """The checkpoint with the newest commit, of whatever replica and generation."""
+        best: dict[int, Snapshot] = {}
+        for (owner, _, _), item in self.checkpoints.items():
+            if owner == unit and item and (not best or max(item) > max(best)):
+                best = item
+        return dict(best)
+
+    def _initial(self, protocol: Floors, child: Child) -> Process:
+        """The state a unit is born with; None: not yet there."""
+        born = yield from protocol.birth(child.unit)
+        if born == "void":
+            return "void"
+        if not isinstance(born, Birth):
+            return None
+        state: dict[int, Any] = {}
+        for parent, batch in born.parents:
+            yield Local()
+            commits = [
+                item[batch]
+                for (owner, _, _), item in self.checkpoints.items()
+                if owner == parent and batch in item
+            ]
+            if not commits:
+                return None
+            state.update(commits[0].state)
+        groups = range(*child.groups)
+        mine = {group: value for group, value in state.items() if group in groups}
+        return Snapshot(mine, protocol.first_position(born))
+
+    def _left_behind(self, unit: str, committed: int, why: str) -> None:
+        """Fine for a zombie or a slow replica; fatal if nobody has got further."""
+        best = max(
+            (
+                max(item)
+                for (owner, _, _), item in self.checkpoints.items()
+                if owner == unit and item
+            ),
+            default=-2,
+        )
+        if best > committed or self._sealed(unit):
+            self.count["left behind"] += 1
+            return
+        raise Violation(f"{unit}: nobody can run batch {committed + 1}: {why}")
+
+    def _sealed(self, unit: str) -> bool:
+        found = self.memory.folders.get(slices(unit), {})
+        return any(item.kind == "seal" for item in found.values())
+
+    def _batch(
+        self,
+        protocol: Floors,
+        child: Child,
+        step: RunBatch,
+        snapshot: Snapshot,
+        rng: random.Random,
+        replica: int,
+    ) -> Process:
+        """Run, publish; gives the state and position to commit, None to try again, or "over"."""
+        seg, unit, number = self.segments[child.segment], child.unit, step.position.batch
+        inputs = yield from self._input_rows(protocol, child, step)
+        skip = ""
+        if child.segment == "K" and self.scenario.poison:
+            outcome = yield from self._without_poison(protocol, unit, number, inputs[0], rng)
+            if outcome is None:
+                return None
+            kept, skip = outcome
+            inputs = [kept]
+        state, rows = apply(seg.operation, snapshot.state, inputs)
+        after, upto = step.range.after, step.range.upto
+        position = Position(
+            batch=number + 1, after=upto, turn=step.position.turn, change=step.position.change
+        )
+        if seg.operation == "sink":
+            yield Local(hurts=True)
+            self._deliver(child.segment, number, after, upto, rows)
+            return state, position
+        if replica > 0:  # the leader's head start
+            for _ in range(rng.choice([2, 8, 20])):
+                if (yield Get(slices(unit), number)) is not None:
+                    break
+        item = Slice(
+            unit=unit,
+            number=number,
+            after=after,
+            upto=upto,
+            files={"rows": tuple(rows)},
+            digest=repr(sorted(rows)),
+            skip=skip,
+            writer=protocol.writer,
+        )
+        told = yield from protocol.publish(item)
+        self.count[told] += 1
+        if told == "other skip":
+            return None
+        return "over" if told == "sealed" else (state, position)
+
+    def _input_rows(self, protocol: Floors, child: Child, step: RunBatch) -> Process:
+        """What a batch reads, one list per input, the unit's key groups only."""
+        seg, groups = self.segments[child.segment], range(*child.groups)
+        after, upto = step.range.after, step.range.upto
+        if seg.operation == "source":
+            rows = [row for part in self.rows[seg.output][after + 1 : upto + 1] for row in part]
+            return [[row for row in rows if row[1] in groups]]
+        found = []
+        for stream in seg.inputs:
+            read = yield from protocol.read(stream, after, upto)
+            rows = [row for item in read for row in item.files["rows"]]
+            found.append([row for row in rows if row[1] in groups])
+        return found
+
+    def _without_poison(
+        self, protocol: Floors, unit: str, number: int, rows: list[Row], rng: random.Random
+    ) -> Process:
+        """The rows that an operator does not fail on, and the skip they were left out by."""
+        there = yield Get(slices(unit), number)
+        put = yield Get(skips(unit), number)
+        if isinstance(there, Slice) and self.broken != "skip-in-slice":
+            skip = there.skip
+        else:
+            skip = put.reason if put is not None else ""
+        gone = left_out(skip)
+        kept = [row for row in rows if row[0] not in gone]
+        bad = {
+            row[0]
+            for row in kept
+            if row[0] in self.poison or (row[0] in self.flaky and rng.random() < 0.5)
+        }
+        if not bad:
+            return kept, skip
+        if put is None and (not isinstance(there, Slice) or self.broken == "skip-in-slice"):
+            record = Skip(
+                unit=unit, number=number, reason=repr(sorted(bad)), writer=protocol.writer
+            )
+            stored = yield Put(skips(unit), number, record)
+            if self.broken == "skip-in-slice":
+                self.dead |= left_out(stored.reason)
+        return None  # fails as it would without quarantine; a restart tries again
+
+    def _deliver(self, name: str, number: int, after: int, upto: int, rows: list[Row]) -> None:
+        sink = self.sinks[name]
+        if number <= sink.batch:
+            return
+        if after != sink.end:
+            raise Violation(f"{name}: batch {number} goes on from {after}, not from {sink.end}")
+        expected, got = Counter(self.expected(name, after, upto)), Counter(rows)
+        if got != expected:
+            more, less = list(got - expected)[:3], list(expected - got)[:3]
+            raise Violation(f"{name}: epochs {after + 1}..{upto}: too many {more}, missing {less}")
+        sink.batch, sink.end = number, upto
+        self.memory.version += 1

@@ -1,0 +1,63 @@
+"""Streams that change hands: the production decisions under every interleaving we can think of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.runtime.log.folder import RecordFolder
+from holdfast.runtime.log.store import FileStore
+from holdfast.testing.hands import World, draw
+from holdfast.testing.hands.memory import Memory
+from holdfast.testing.hands.mutants import MUTANTS, violation
+
+pytestmark = pytest.mark.unit
+
+SAMPLE = 24
+"""Worlds that `make test` looks at; `make bench` looks at 100,000."""
+
+
+class OnDisk(Memory):
+    """The records as files in a folder."""
+
+    def __init__(self, root) -> None:
+        super().__init__()
+        self._folder = RecordFolder(FileStore(root))
+
+    def execute(self, operation):
+        # The model looks into its memory now and then; only what is on disk decides.
+        kept = super().execute(operation)
+        found = self._folder.execute(operation)
+        assert found == kept, operation
+        return found
+
+
+@pytest.mark.parametrize("first", range(0, SAMPLE, 8))
+def test_every_row_arrives_once_whatever_happens(first):
+    """Crashes, sleepers, two coordinators, nested changes, trimming: sinks get the exact rows."""
+    seen = 0
+    for seed in range(first, first + 8):
+        world = World(seed)
+        world.run()
+        seen += world.count["published"]
+        assert all(sink.end == world.scenario.epochs - 1 for sink in world.sinks.values())
+    assert seen > 0
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule.replace(" ", "-"))
+def test_a_rule_that_is_switched_off_is_missed(mutant):
+    """In one and the same world all is well with the rule, and something breaks without it."""
+    scenario = replace(draw(mutant.seed), **mutant.changes)
+    World(mutant.seed, scenario=scenario).run()
+    assert violation(mutant, mutant.seed, scenario) is not None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_records_on_disk_decide_the_same(seed, tmp_path):
+    """Every operation on a folder gives what it gives in memory, encoding included."""
+    scenario = replace(draw(seed), epochs=4, pace=0.02)
+    world = World(seed, scenario=scenario, memory=OnDisk(tmp_path))
+    world.run()
+    assert world.count["published"] > 0
+    assert any(tmp_path.rglob("slices/*"))
