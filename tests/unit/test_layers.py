@@ -40,8 +40,9 @@ EDGES = {
     "profile": "control deployment health pipeline predict rundir runtime",
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
     "rundir": "deployment health",
-    "runtime": "control deployment health pipeline rundir",
-    "testing": "control deployment planners predict rundir runtime topology",
+    "runtime": "control deployment health pipeline rundir streams",
+    "streams": "",
+    "testing": "control deployment planners predict rundir runtime streams topology",
     "topology": "",
     "verify": "",
 }
@@ -55,6 +56,7 @@ PURE = {
     "planners",
     "predict",
     "rundir",
+    "streams",
     "topology",
     "verify",
 }
