@@ -203,6 +203,8 @@ class Mutant:
     broken: str = ""
     paths: bool | None = None
     changes: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    """A world that shows it."""
 
     def scenarios(self, seeds: Iterator[int] | range) -> Iterator[tuple[int, Scenario]]:
         for seed in seeds:
