@@ -217,57 +217,90 @@ SPLITS = {"spares": 1.0, "gap_faults": 0.1, "changes": 8, "coordinators": 2, "tr
 TRIMS = {"trim": True, "pace": 0.003, "epochs": 24, "gap_faults": 0.1, "changes": 8}
 
 MUTANTS = (
-    Mutant(rule="floors are looked at afterwards", protocol=NoLookAfterwards, changes=TRIMS),
-    Mutant(rule="the cut is the largest end before a turn", protocol=SmallestCut, changes=SPLITS),
-    Mutant(rule="parents run on to the cut", protocol=OwnCut, changes=SPLITS),
     Mutant(
-        rule="the cut is a candidate for a batch end", broken="cut-is-candidate", changes=SPLITS
+        rule="floors are looked at afterwards",
+        protocol=NoLookAfterwards,
+        changes=TRIMS,
+        seed=100_092,
     ),
-    Mutant(rule="a unit may end where it was born", protocol=OwesASlice, changes=SPLITS),
-    Mutant(rule="a parent seals after its commit", broken="seal-before-commit", changes=SPLITS),
-    Mutant(rule="every parent turns", protocol=OneParentTurns, changes=SPLITS),
+    Mutant(
+        rule="the cut is the largest end before a turn",
+        protocol=SmallestCut,
+        changes=SPLITS,
+        seed=100_000,
+    ),
+    Mutant(rule="parents run on to the cut", protocol=OwnCut, changes=SPLITS, seed=100_002),
+    Mutant(
+        rule="the cut is a candidate for a batch end",
+        broken="cut-is-candidate",
+        changes=SPLITS,
+        seed=100_010,
+    ),
+    Mutant(
+        rule="a unit may end where it was born", protocol=OwesASlice, changes=SPLITS, seed=100_000
+    ),
+    Mutant(
+        rule="a parent seals after its commit",
+        broken="seal-before-commit",
+        changes=SPLITS,
+        seed=100_126,
+    ),
+    Mutant(rule="every parent turns", protocol=OneParentTurns, changes=SPLITS, seed=100_000),
     Mutant(
         rule="a stream's end pins the input of what may carry it",
         protocol=StreamEndPinsNothing,
         paths=True,
         changes=TRIMS,
+        seed=100_012,
     ),
     Mutant(
         rule="the giver of a pin is looked at before the taker",
         protocol=TakerBeforeGiver,
         changes=TRIMS,
+        seed=100_033,
     ),
     Mutant(
         rule="a unit pins its input from its birth on",
         protocol=NewbornPinsNothing,
         changes={**TRIMS, "spares": 0.05},
+        seed=100_001,
     ),
     Mutant(
         rule="a unit that has turned keeps its ranges",
         protocol=TurnedUnitsTrim,
         changes={**TRIMS, "faults": 0.008, "epochs": 32, "strides": (1,), "gap_faults": 0.02},
+        seed=100_070,
     ),
     Mutant(
         rule="a slice says which skip it was made with",
         protocol=SkipNotInSlice,
         broken="skip-in-slice",
         changes={"poison": True, "gap_faults": 0.3, "faults": 0.008},
+        seed=100_014,
     ),
-    Mutant(rule="a claim is exclusive", broken="claims", changes={"gap_faults": 0.1}),
-    Mutant(rule="an end is one of all logs", protocol=AnyEnd, changes=SPLITS),
+    Mutant(rule="a claim is exclusive", broken="claims", changes={"gap_faults": 0.1}, seed=100_004),
+    Mutant(rule="an end is one of all logs", protocol=AnyEnd, changes=SPLITS, seed=100_000),
     Mutant(
         rule="a cut seals all that may carry the stream",
         protocol=HeirsAreForgotten,
         paths=True,
         changes=SPLITS,
+        seed=100_006,
     ),
     Mutant(
         rule="a closing is at the last common end",
         protocol=ClosingAtTheFurthest,
         paths=True,
         changes=SPLITS,
+        seed=100_005,
     ),
-    Mutant(rule="births follow from the closing", protocol=StatedBirth, paths=True, changes=SPLITS),
+    Mutant(
+        rule="births follow from the closing",
+        protocol=StatedBirth,
+        paths=True,
+        changes=SPLITS,
+        seed=100_004,
+    ),
 )
 
 
