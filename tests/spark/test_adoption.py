@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -15,12 +12,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import LongType
+from tests.spark.drivers import run_driver
 
 import holdfast.runtime.spark.units.unit as unit_module
 from holdfast.deployment import Boundary
 from holdfast.deployment.records import SkipRecord, SliceRecord
 from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
-from holdfast.runtime.log.crash import VARIABLE
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.host import SparkUnitHost
@@ -32,26 +29,13 @@ from holdfast.verify.slice_log import dead_rows
 pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
-SOURCE = str(HERE.parent.parent / "src")
 
 
 def run(app: str, folder: Path, generation: int, epoch: int, crash_at: str = "") -> int:
     """Exit code of a driver; a killed one has the negative signal number."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE, VARIABLE: crash_at}
-    driver = [sys.executable, HERE / "unit_driver.py", HERE / app, folder]
-    with (folder.parent / f"driver-{generation}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*driver, str(generation), str(epoch)],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(timeout=300)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    log = folder.parent / f"driver-{generation}.log"
+    words = (HERE / app, folder, generation, epoch)
+    return run_driver("unit_driver.py", *words, log=log, crash_at=crash_at)
 
 
 def said(folder: Path, generation: int) -> str:

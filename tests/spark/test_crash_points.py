@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.drivers import run_driver
 
-from holdfast.runtime.log.crash import CRASH_POINTS, VARIABLE
+from holdfast.runtime.log.crash import CRASH_POINTS
 from holdfast.runtime.log.slicelog import SliceLog
 
 HERE = Path(__file__).parent
 APP = HERE / "crash_app.py"
-SOURCE = str(HERE.parent.parent / "src")
 
 
 def load_app():
@@ -30,20 +27,9 @@ def load_app():
 
 def run(folder: Path, generation: int, epoch: int, crash_at: str = "") -> int:
     """Exit code of a driver; a killed one has the negative signal number."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE, VARIABLE: crash_at}
-    with (folder.parent / f"driver-{generation}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, HERE / "unit_driver.py", APP, folder, str(generation), str(epoch)],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(timeout=300)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
+    log = folder.parent / f"driver-{generation}.log"
+    words = (APP, folder, generation, epoch)
+    return run_driver("unit_driver.py", *words, log=log, crash_at=crash_at)
 
 
 def rows_of(folder: Path) -> list[dict]:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.spark.drivers import run_driver
 
 from holdfast.deployment import UnitId
 from holdfast.pipeline import Parquet, Pipeline, Rate, SparkSource, deploy
-from holdfast.runtime.log.crash import VARIABLE, Crash
+from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import FileStore
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.session import start_session
 
 HERE = Path(__file__).parent
-SOURCE = str(HERE.parent.parent / "src")
 DEADLINE_S = 120.0
 NUMBERS = UnitId(segment="numbers", shard=0)
 POINTS = ("after-range-record", "after-data-files", "after-slice-record", "before-commit")
@@ -164,21 +161,8 @@ def test_nobody_waits_for_a_source_without_rows(spark, tmp_path):
 
 def process(folder: Path, generation: int, rows: int, point: str = "", kind: str = "") -> int:
     """Exit code of a driver; a killed one has the negative signal number."""
-    environment = {**os.environ, "PYTHONPATH": SOURCE, VARIABLE: point}
-    command = [sys.executable, HERE / "native_driver.py", folder, str(generation), str(rows)]
-    with (folder.parent / f"driver-{generation}.log").open("wb") as log:
-        started = subprocess.Popen(
-            [*command, kind],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            return started.wait(timeout=200)
-        finally:
-            if started.poll() is None:
-                os.killpg(started.pid, signal.SIGKILL)
+    log = folder.parent / f"driver-{generation}.log"
+    return run_driver("native_driver.py", folder, generation, rows, kind, log=log, crash_at=point)
 
 
 @pytest.mark.chaos

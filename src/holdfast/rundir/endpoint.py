@@ -12,7 +12,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from holdfast.rundir.paths import ENDPOINT
+from holdfast.rundir.paths import endpoint_path, temporary_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +28,18 @@ class Endpoint:
 
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
     """Publish an endpoint; readers see the old one or the new one."""
-    temporary = run_dir / f"{ENDPOINT}.{endpoint.pid}"
+    path = endpoint_path(run_dir)
+    temporary = temporary_path(path, endpoint.pid)
     descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(asdict(endpoint), file)
-    temporary.replace(run_dir / ENDPOINT)
+    temporary.replace(path)
 
 
 def read_endpoint(run_dir: Path) -> Endpoint | None:
     """The endpoint last published, or None; it may be that of a dead process."""
     try:
-        return Endpoint(**json.loads((run_dir / ENDPOINT).read_text(encoding="utf-8")))
+        return Endpoint(**json.loads(endpoint_path(run_dir).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -46,4 +47,4 @@ def read_endpoint(run_dir: Path) -> Endpoint | None:
 def remove_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
     """Take the file away at a clean end, unless another coordinator has replaced it."""
     if read_endpoint(run_dir) == endpoint:
-        (run_dir / ENDPOINT).unlink(missing_ok=True)
+        endpoint_path(run_dir).unlink(missing_ok=True)

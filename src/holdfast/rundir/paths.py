@@ -12,14 +12,20 @@ RUN/schemas.json       output schema per operator, as Spark's JSON
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 SPEC = "run.json"
 ENDPOINT = "coordinator.json"
+_TEMPORARY = re.compile(r".+\.\d+\.tmp")
 
 
 def spec_path(run_dir: Path) -> Path:
     return run_dir / SPEC
+
+
+def endpoint_path(run_dir: Path) -> Path:
+    return run_dir / ENDPOINT
 
 
 def journal_path(run_dir: Path) -> Path:
@@ -68,3 +74,13 @@ def processes_path(run_dir: Path) -> Path:
 
 def schemas_path(run_dir: Path) -> Path:
     return run_dir / "schemas.json"
+
+
+def temporary_path(path: Path, writer: int) -> Path:
+    """Where a file is written before it takes its place; a number per process or thread."""
+    return path.with_name(f"{path.name}.{writer}.tmp")
+
+
+def half_written(run_dir: Path) -> list[Path]:
+    """What writers that were killed left of files in the run directory itself."""
+    return [path for path in run_dir.iterdir() if _TEMPORARY.fullmatch(path.name)]

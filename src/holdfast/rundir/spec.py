@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
-from holdfast.rundir.paths import SPEC, spec_path
+from holdfast.rundir.paths import spec_path, temporary_path
 
 FORMAT = "holdfast-run/1"
 BAD_INPUT = 2
@@ -49,9 +49,10 @@ class RunSpec:
 
 def write_spec(run_dir: Path, spec: RunSpec) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
-    temporary = run_dir / f"{SPEC}.{os.getpid()}"
+    path = spec_path(run_dir)
+    temporary = temporary_path(path, os.getpid())
     temporary.write_text(json.dumps(spec.to_json(), indent=1), encoding="utf-8")
-    temporary.replace(spec_path(run_dir))
+    temporary.replace(path)
 
 
 def read_spec(run_dir: Path) -> RunSpec:

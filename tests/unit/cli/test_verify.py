@@ -4,15 +4,13 @@ import json
 
 import pytest
 import typer
-from tests.unit.verify.rundirs import read_part, write_part, write_run
+from tests.unit.verify.rundirs import read_part, write_part, write_run_of_app
 from typer.testing import CliRunner
 
 from holdfast.cli.verify import verify
 from holdfast.errors import BadInputError
 
 pytestmark = pytest.mark.unit
-
-APP = "from tests.unit.verify.rundirs import make_pipeline\npipeline = make_pipeline()\n"
 
 
 @pytest.fixture
@@ -24,13 +22,7 @@ def cli():
 
 @pytest.fixture
 def run(tmp_path):
-    run = tmp_path / "run"
-    run.mkdir()
-    write_run(run)
-    path = tmp_path / "app.py"
-    path.write_text(APP)
-    (run / "run.json").write_text(json.dumps({"app": str(path)}))
-    return run
+    return write_run_of_app(tmp_path)
 
 
 def test_a_right_run_exits_0(cli, run):

@@ -139,3 +139,15 @@ def write_part(run, number, rows):
 
 def read_part(run, number):
     return pq.read_table(run / "out" / f"part-{number:010d}.parquet").to_pylist()
+
+
+def write_run_of_app(folder):
+    """A run directory that names its application, and that application."""
+    run, app = folder / "run", folder / "app.py"
+    run.mkdir()
+    write_run(run)
+    app.write_text(
+        "from tests.unit.verify.rundirs import make_pipeline\npipeline = make_pipeline()\n"
+    )
+    (run / "run.json").write_text(json.dumps({"app": str(app)}))
+    return run

@@ -19,6 +19,7 @@ from holdfast.rundir.paths import (
     nodes_folder,
     processes_path,
     scratch_path,
+    temporary_path,
     up_marker,
 )
 from holdfast.runtime.node.processes import (
@@ -213,7 +214,7 @@ class ProcessList:
             if record is newest[record.launch]
             or ProcessId(pid=record.pid, started=record.started).alive()
         ]
-        temporary = self._path.with_suffix(".tmp")
+        temporary = temporary_path(self._path, os.getpid())
         temporary.write_text("".join(json.dumps(asdict(item)) + "\n" for item in kept))
         # Others read it meanwhile; they see the old list or the new one, both whole.
         temporary.replace(self._path)

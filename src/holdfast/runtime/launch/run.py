@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -29,13 +28,12 @@ from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.rundir.paths import scratch_folder, warm_folder
+from holdfast.rundir.paths import half_written, scratch_folder, warm_folder
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
 
 WAIT_S = 0.03
-_HALF_WRITTEN = re.compile(r"schemas\.\d+\.tmp|run\.json\.\d+|processes\.tmp")
 
 
 class DeadlineError(HoldfastError):
@@ -74,9 +72,8 @@ def remove_leftovers(run_dir: Path) -> None:
     """
     for folder in (scratch_folder(run_dir), warm_folder(run_dir)):
         shutil.rmtree(folder, ignore_errors=True)
-    for path in run_dir.iterdir():
-        if _HALF_WRITTEN.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+    for path in half_written(run_dir):
+        path.unlink(missing_ok=True)
 
 
 class LocalRun:

@@ -21,7 +21,7 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.sinks import check_apart
-from holdfast.rundir.paths import schemas_path, scratch_path, warm_folder
+from holdfast.rundir.paths import schemas_path, scratch_path, temporary_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
@@ -164,7 +164,7 @@ class SparkUnitHost:
                 if not path.exists():
                     found = check_pipeline(self._pipeline, self.session()).require()
                     data = {name: schema.jsonValue() for name, schema in found.items()}
-                    temporary = path.with_suffix(f".{threading.get_ident()}.tmp")
+                    temporary = temporary_path(path, threading.get_native_id())
                     write_durably(temporary, json.dumps(data).encode())
                     temporary.replace(path)
                 loaded = json.loads(path.read_bytes())

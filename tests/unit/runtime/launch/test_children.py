@@ -107,9 +107,10 @@ def test_logs_of_earlier_launches_are_forgotten(tmp_path):
 def test_a_launch_removes_what_killed_processes_left(tmp_path):
     """Half-written files, and rehearsals that would pin trimmed slices; nothing of the run."""
     for name in (
-        "schemas.140.tmp",
-        "run.json.77",
-        "processes.tmp",
+        "schemas.json.140.tmp",
+        "run.json.77.tmp",
+        "coordinator.json.78.tmp",
+        "processes.jsonl.77.tmp",
         "warm/0f/log/a",
         "scratch/n0/x",
     ):

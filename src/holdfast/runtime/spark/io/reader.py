@@ -17,7 +17,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,6 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from holdfast.deployment.keygroups import split_range
 from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import HoldfastError
-from holdfast.rundir.layout import Layout
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.protocol import Batching, next_range, read_range, spark_watermark
@@ -100,7 +98,7 @@ class LogReader:
     def __init__(self, spec: ReaderSpec) -> None:
         self.spec = spec
         self.log = SliceLog(spec.root)
-        self._stop = stop_marker(spec.root, spec.unit, spec.generation)
+        self._stop = self.log.layout.stop_marker(spec.unit, spec.generation)
         self._backlog = Backlog(self.log, {item.boundary: item.shards for item in spec.inputs})
         self._watch = remote_watch(spec.watch)
         self._ranges: dict[int, RangeRecord] = {}
@@ -219,11 +217,6 @@ def task(spec: ReaderSpec, index: int) -> Callable[[Iterator[Any]], Iterator[Any
                 yield from reader_of(spec).read(number, index, part)
 
     return read
-
-
-def stop_marker(root: str | Path, unit: str, generation: int) -> Path:
-    """A file that tells a generation's waiting tasks to give up."""
-    return Layout(root=Path(root)).stop_marker(unit, generation)
 
 
 def _joined(batches: Iterator[Any]) -> Iterator[Any]:

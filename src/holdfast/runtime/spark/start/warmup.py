@@ -25,7 +25,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.spark.frames.compile import read_frames
 from holdfast.runtime.spark.io.publish import write_files
-from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, stop_marker
+from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.session import start_session, unit_session
 
 BATCHES = 4
@@ -83,7 +83,7 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
                 break
             time.sleep(0.02)
     finally:
-        stop_marker(root, spec.unit, spec.generation).touch()
+        log.layout.stop_marker(spec.unit, spec.generation).touch()
         query.stop()
 
 

@@ -41,7 +41,7 @@ from holdfast.runtime.spark.frames.compile import (
     read_frames,
 )
 from holdfast.runtime.spark.io.publish import collect_files, number_in_task, relaid, writing
-from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, stop_marker
+from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.quarantine import blame, quarantine
@@ -323,7 +323,7 @@ class SparkUnit:
         return blame(self._pipeline, self.context.segment, error)
 
     def _stop_marker(self) -> Path:
-        return stop_marker(self.context.log.layout.root, self.context.name, self.context.generation)
+        return self.context.log.layout.stop_marker(self.context.name, self.context.generation)
 
     # One batch
 

@@ -17,7 +17,7 @@ from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch, TellingStore
 from holdfast.runtime.spark.io import reader as reader_module
-from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec, stop_marker
+from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec
 from holdfast.runtime.units import sources, threads
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
@@ -145,7 +145,7 @@ def test_a_waiting_task_is_told_to_stop(tmp_path, watch):
     """The stop mark wakes it, and it ends in an orderly way without a range."""
     task = Task(tmp_path, watch, {"b": 1})
     watched(watch, "stop-0")
-    marker = stop_marker(tmp_path, "u#0", 0)
+    marker = SliceLog(tmp_path).layout.stop_marker("u#0", 0)
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.touch()
     assert task.result() == []
