@@ -172,10 +172,10 @@ def seconds(time_):
     return (time_ - START).total_seconds()
 
 
-def closed(folder, sink, column):
-    """Whether a sink has rows up to `CLOSED_S`."""
+def closed(folder, sink, column, by=CLOSED_S):
+    """Whether what ends by some time, seconds, is in a sink."""
     times = [seconds(row[column]) for row in read(folder / sink)]
-    return max(times, default=0) >= CLOSED_S - 0.001
+    return max(times, default=0) >= by - 0.001
 
 
 def early(number):
@@ -277,28 +277,28 @@ def deduplicating():
     return p
 
 
-@pytest.mark.parametrize("cuts", [{"cuts": "none"}, {"cuts": "all"}], ids=["uncut", "cut"])
+@pytest.mark.parametrize("cuts", [pytest.param("none", marks=pytest.mark.full), "all"])
 def test_a_pause_does_not_change_what_deduplication_keeps(spark, tmp_path, cuts):
     """Epochs missed while everything stood still are made up for one by one, in all units."""
-    run(spark, deduplicating(), tmp_path, lambda _: True, epochs=3, **cuts)
+    run(spark, deduplicating(), tmp_path, lambda _: True, epochs=3, cuts=cuts)
     origin = SliceLog(tmp_path).origin()
     deadline = time.monotonic() + DEADLINE_S
     while epoch_tick(origin, 0.25, time.time()) < EPOCHS:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    run(spark, deduplicating(), tmp_path, lambda _: True, generation=1, **cuts)
+    run(spark, deduplicating(), tmp_path, lambda _: True, generation=1, cuts=cuts)
     check_unique(tmp_path)
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"cuts": "none"}, {"cuts": {"both"}}],
+    [pytest.param({"cuts": "none"}, marks=pytest.mark.full), {"cuts": {"both"}}],
     ids=["fused", "apart"],
 )
 def test_a_window_where_sources_meet_and_behind_that_are_the_same(spark, tmp_path, options):
     """A windowed count of united sources, fused with the union and cut from it."""
     done = partial(closed, sink="windows", column="ts")
-    run(spark, fused(), tmp_path, done, single=True, **options)
+    run(spark, fused(), tmp_path, done, single=True, epochs=0, **options)
     check_windows(tmp_path)
 
 
@@ -329,11 +329,11 @@ def near(left, right):
     return left.join(right, when & (F.col("odd") == F.col("other_odd"))).select("ts", "n", "other")
 
 
-@pytest.mark.parametrize("options", [{"cuts": "none"}, {"cuts": "all", "shards": {"pair": 2}}])
-def test_a_join_of_sources_far_apart_and_a_window_behind_it(spark, tmp_path, options):
+@pytest.mark.parametrize("shards", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_a_join_of_sources_far_apart_and_a_window_behind_it(spark, tmp_path, shards):
     """All pairs within the span come out, and are counted in the windows of the older row."""
-    done = partial(closed, sink="windows", column="ts")
-    run(spark, joined(), tmp_path, done, single=True, **options)
+    done = partial(closed, sink="windows", column="ts", by=WINDOW_S)
+    run(spark, joined(), tmp_path, done, single=True, shards={"pair": shards})
     left, right = (
         [row for epoch in in_time(seed, KNOWN_S + 10)[0] for row in epoch] for seed in (0, 1)
     )
