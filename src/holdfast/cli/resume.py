@@ -6,7 +6,9 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import uuid
 from collections.abc import Collection
 from pathlib import Path
 
@@ -72,13 +74,23 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
     from holdfast.runtime.log.layout import word
 
     chosen = affected(deployment, operators)
-    for segment in chosen:
-        for boundary in segment.outputs:
-            shutil.rmtree(run_dir / "log" / word(boundary.name), ignore_errors=True)
-        for shard in range(segment.shards):
-            unit = word(f"{segment.name}#{shard}")
-            shutil.rmtree(run_dir / "units" / unit, ignore_errors=True)
-            shutil.rmtree(run_dir / "checkpoints" / unit, ignore_errors=True)
+    aside = run_dir / "scratch" / f"reset-{uuid.uuid4().hex}"
+    aside.mkdir(parents=True)
+    # A kill may leave half of this. So readers go first: none is left to go on in a log that is
+    # numbered anew. A unit with a checkpoint goes by that, then by its records: without them it
+    # begins with batch 0, or is refused if that is trimmed. A source goes by its records alone.
+    for segment in reversed(chosen):
+        units = [word(f"{segment.name}#{shard}") for shard in range(segment.shards)]
+        state = [run_dir / "checkpoints" / unit for unit in units]
+        records = [run_dir / "units" / unit for unit in units]
+        logs = [run_dir / "log" / word(boundary.name) for boundary in segment.outputs]
+        inner = segment.kind == "inner"
+        folders = [*state, *logs, *records] if inner else [*state, *records, *logs]
+        for folder in folders:
+            # Whole or not at all; what lies aside is removed here, or when a run is started.
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(aside / uuid.uuid4().hex)
+    shutil.rmtree(aside, ignore_errors=True)
     # Schemas may have changed with the code. The journal stays: it knows the generations, and a
     # number handed out twice would pass for a zombie.
     (run_dir / "schemas.json").unlink(missing_ok=True)
