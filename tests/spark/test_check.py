@@ -1,6 +1,7 @@
 """Mistakes found before anything starts, on a real Spark session."""
 
 import pytest
+from pyspark.errors import ArithmeticException
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.types import IntegerType, StructType
@@ -84,6 +85,11 @@ MISTAKES = [
     (lambda s: s.map("m", lambda df: df.orderBy("key")), "m: cannot run as a stream"),
     (lambda s: s.map("m", lambda df: df.groupBy("key").count()), "m: keeps state (groupBy)"),
     (lambda s: s.map("m", lambda df: df.dropDuplicates(["ts"])), "m: keeps state (dropDuplicates)"),
+    (lambda s: s.map("m", lambda df: df.limit(5)), "m: keeps state (limit)"),
+    (
+        lambda s: s.stateful("m", lambda df: df.limit(5)),
+        "m: the result of limit depends on the batching",
+    ),
     (lambda s: s.map("m", lambda df: df.withWatermark("ts", "1 second")), "m: calls withWatermark"),
     (
         lambda s: s.map("m", lambda df: df.withColumn("ts", sf.expr("ts + interval 1 hour"))),
@@ -119,6 +125,10 @@ MISTAKES = [
     (
         lambda s: s.stateful("d", lambda df: df.dropDuplicatesWithinWatermark(["key"]), key="key"),
         "d: the result of dropDuplicatesWithinWatermark depends on the batching",
+    ),
+    (
+        lambda s: s.stateful("d", lambda df: df.dropDuplicates(["key"]), key="key"),
+        "d: the result of dropDuplicates depends on the batching; drop the columns it does not",
     ),
     (
         lambda s: s.stateful("t", with_timer(GroupStateTimeout.ProcessingTimeTimeout), key="key"),
@@ -207,6 +217,42 @@ def test_an_ordered_collection_is_deterministic(spark):
     """sort_array around collect_list makes its result one and the same."""
     function = grouped(lambda: sf.sort_array(sf.collect_list("value")))
     assert check_pipeline(pipeline(lambda s: s.aggregate("a", function)), spark).problems == ()
+
+
+def test_which_of_equal_rows_is_kept_matters_only_if_they_differ_elsewhere(spark):
+    """Comparing all columns needs no batching of its own; comparing some does."""
+    for build in (
+        lambda s: s.stateful("d", lambda df: df.dropDuplicates(), key="key"),
+        lambda s: s.stateful("d", lambda df: df.select("key").dropDuplicates(["key"]), key="key"),
+        lambda s: s.stateful("d", lambda df: df.distinct(), key="key"),
+        lambda s: s.stateful(
+            "d", lambda df: df.dropDuplicates(["key"]), key="key", one_epoch_per_batch=True
+        ),
+    ):
+        assert check_pipeline(pipeline(build), spark).problems == ()
+
+
+@pytest.mark.parametrize("column", ["window.start", "oldest"])
+def test_a_time_that_is_late_behind_a_window_is_refused(spark, column):
+    """Its rows would be dropped where they are counted again; under a sink nothing is wrong."""
+
+    def aged(frame):
+        found = frame.groupBy(sf.window("ts", "4 seconds")).agg(sf.min("ts").alias("oldest"))
+        return found.select(sf.col(column).alias("ts"), sf.lit(1).alias("key"))
+
+    (problem,) = check_pipeline(
+        pipeline(lambda s: s.aggregate("a", aged).aggregate("b", windowed)), spark
+    ).problems
+    assert "a: its column 'ts' may be behind the watermark, late to 'b'" in str(problem)
+    assert "give out window_time(window) as 'ts'" in str(problem)
+    assert check_pipeline(pipeline(lambda s: s.aggregate("a", aged)), spark).problems == ()
+
+
+def test_spark_can_still_log_its_own_errors(spark):
+    """What the checks keep quiet is heard again, in Spark's own way."""
+    check_pipeline(pipeline(lambda s: s.map("m", lambda df: df.select("valu"))), spark)
+    with pytest.raises(ArithmeticException):
+        spark.range(1).select(sf.lit(1) / sf.col("id")).collect()
 
 
 def test_schemas_are_reported_and_broken_operators_stop_only_their_readers(spark):

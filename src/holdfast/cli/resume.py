@@ -6,13 +6,15 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import uuid
 from collections.abc import Collection
 from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.rundir.paths import schemas_path, spec_path
+from holdfast.rundir.paths import schemas_path, scratch_path, spec_path
 from holdfast.rundir.spec import RunSpec, read_spec
 
 
@@ -74,13 +76,23 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
 
     layout = Layout(root=run_dir)
     chosen = affected(deployment, operators)
-    for segment in chosen:
-        for boundary in segment.outputs:
-            shutil.rmtree(layout.boundary_path(boundary.name), ignore_errors=True)
-        for shard in range(segment.shards):
-            unit = f"{segment.name}#{shard}"
-            shutil.rmtree(layout.unit_path(unit), ignore_errors=True)
-            shutil.rmtree(layout.checkpoints(unit), ignore_errors=True)
+    aside = scratch_path(run_dir, f"reset-{uuid.uuid4().hex}")
+    aside.mkdir(parents=True)
+    # A kill may leave half of this. So readers go first: none is left to go on in a log that is
+    # numbered anew. A unit with a checkpoint goes by that, then by its records: without them it
+    # begins with batch 0, or is refused if that is trimmed. A source goes by its records alone.
+    for segment in reversed(chosen):
+        units = [f"{segment.name}#{shard}" for shard in range(segment.shards)]
+        state = [layout.checkpoints(unit) for unit in units]
+        records = [layout.unit_path(unit) for unit in units]
+        logs = [layout.boundary_path(boundary.name) for boundary in segment.outputs]
+        inner = segment.kind == "inner"
+        folders = [*state, *logs, *records] if inner else [*state, *records, *logs]
+        for folder in folders:
+            # Whole or not at all; what lies aside is removed here, or when a run is started.
+            with contextlib.suppress(FileNotFoundError):
+                folder.rename(aside / uuid.uuid4().hex)
+    shutil.rmtree(aside, ignore_errors=True)
     # Schemas may have changed with the code. The journal stays: it knows the generations, and a
     # number handed out twice would pass for a zombie.
     schemas_path(run_dir).unlink(missing_ok=True)

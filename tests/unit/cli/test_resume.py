@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,48 @@ def test_kept_input_offers_the_reset_that_works(run):
     assert check_resume(where, make_spec(), ["double"])
     assert reset_operators(where, make_spec().deployment, ["double"]) == ["double", "count", "out"]
     assert check_resume(where, make_spec(), ())
+
+
+def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run, monkeypatch):
+    """After every step of a reset, whoever has read from what is gone is gone as well."""
+
+    class KilledError(Exception):
+        """Stands for a kill."""
+
+    where, deployment = run(keep_input=True), make_spec().deployment
+    steps = []
+
+    def until_killed(remove):
+        def step(path, *arguments, **options):
+            if path.exists() and path.parent.parent == where and path.parent.name != "scratch":
+                if steps:
+                    raise KilledError
+                steps.append(path)
+            return remove(path, *arguments, **options)
+
+        return step
+
+    monkeypatch.setattr(Path, "rename", until_killed(Path.rename))
+    monkeypatch.setattr(shutil, "rmtree", until_killed(shutil.rmtree))
+    done = False
+    while not done:
+        steps.clear()
+        try:
+            reset_operators(where, deployment, ["numbers"])
+            done = True
+        except KilledError:
+            pass
+        for segment in deployment.segments:
+            published = [where / "log" / boundary.name for boundary in segment.outputs]
+            if all(path.exists() for path in (*published, where / "units" / f"{segment.name}#0")):
+                continue
+            readers = [
+                item.name
+                for item in deployment.segments
+                if {boundary.name for boundary in segment.outputs} & set(item.inputs)
+            ]
+            assert not [name for name in readers if (where / "units" / f"{name}#0").exists()]
+    assert list((where / "log").iterdir()) == list((where / "units").iterdir()) == []
 
 
 def test_a_vanished_checkpoint_is_refused(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from holdfast.runtime.log.layout import word
+from holdfast.rundir.layout import word
 from holdfast.runtime.log.store import RecordStore
 from holdfast.streams.codec import decode, encode
 from holdfast.streams.records import Floor, Record

@@ -12,7 +12,6 @@ The schemas found on the way are what the boundaries of every deployment carry.
 from __future__ import annotations
 
 import contextlib
-import logging
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from pyspark.errors import AnalysisException, PySparkAttributeError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType, StructType, TimestampType
@@ -107,6 +107,8 @@ def _check(
     _need_columns(operator, operator.upsert_key, result.schema, "own output")
     if operator.kind == "map":
         _check_event_time(pipeline, operator, result)
+    if operator.kind == "aggregate":
+        _check_window_time(pipeline, operator, result)
     if operator.kind == "join":
         _check_join_time(pipeline, operator, result)
     return result.schema
@@ -133,6 +135,27 @@ def _check_event_time(pipeline: Pipeline, operator: PipelineOperator, result: Da
             where=operator.name,
             hint="keep it as it comes in and give the changed one another name",
         )
+
+
+def _check_window_time(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
+    """What an aggregate gives out is as old as the watermark if it is the time of a window's end.
+
+    A window's start, or the oldest time in it, would be late to whatever goes by time behind it.
+    """
+    column = _event_time(pipeline, result.schema)
+    if column is None or WATERMARK in result.schema[column].metadata:
+        return
+    behind = {operator.name}
+    for later in pipeline.operators:
+        if behind.isdisjoint(later.inputs):
+            continue
+        behind.add(later.name)
+        if later.keeps_state:
+            raise BadInputError(
+                f"its column {column!r} may be behind the watermark, late to {later.name!r}",
+                where=operator.name,
+                hint=f"give out window_time(window) as {column!r}, and this under another name",
+            )
 
 
 def _check_join_time(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
@@ -311,7 +334,9 @@ def _check_state(operator: PipelineOperator, plan: Plan) -> None:
         raise BadInputError(
             f"the result of {state.what} depends on the batching",
             where=name,
-            hint="declare one_epoch_per_batch=True",
+            hint="declare one_epoch_per_batch=True"
+            if state.what != "dropDuplicates"
+            else "drop the columns it does not compare, or declare one_epoch_per_batch=True",
         )
     loose = [
         column
@@ -397,7 +422,8 @@ def _types(schema: StructType) -> dict[str, str]:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep pyspark from also logging the mistakes that are reported in one line each."""
-    loggers: list[Any] = [logging.getLogger(name) for name in _LOGGERS]
+    # Not by `logging`: who asks first decides the class, and that of pyspark takes more arguments.
+    loggers: list[Any] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True

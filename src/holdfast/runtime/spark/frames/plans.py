@@ -47,7 +47,10 @@ _STATEFUL = {
     "TransformWithStateInPySpark": "transformWithState",
     "TransformWithStateInPandas": "transformWithStateInPandas",
     "Join": "a join of streams",
+    "GlobalLimit": "limit",
 }
+_BY_BATCH = {"DeduplicateWithinWatermark", "GlobalLimit"}
+"""Whose result depends on how the input is cut into batches."""
 _FLOATS = {"FloatType", "DoubleType"}
 _SAMPLE_MS = 10**12
 """A watermark to ask Spark with what it would make of it: any would do."""
@@ -235,8 +238,19 @@ def _step(node: Any, name: str, origin: dict[int, tuple[int, str]]) -> StatefulS
     return StatefulStep(
         what=_STATEFUL[name],
         grouped_by=frozenset(found),
-        one_epoch=name == "DeduplicateWithinWatermark",
+        one_epoch=name in _BY_BATCH or _keeps_the_first(node, name),
     )
+
+
+def _keeps_the_first(node: Any, name: str) -> bool:
+    """Whether rows that count as the same may differ, so that it matters which comes first.
+
+    A batch of several epochs has all rows of one input or shard before those of the next.
+    """
+    if name != "Deduplicate":
+        return False
+    compared = {item.exprId().id() for item in _items(node.keys())}
+    return any(item.exprId().id() not in compared for item in _items(node.output()))
 
 
 def _grouping(node: Any, name: str) -> Iterator[Any]:
@@ -253,6 +267,8 @@ def _grouping(node: Any, name: str) -> Iterator[Any]:
             condition = node.condition()
             if condition.isDefined():
                 yield from _equated(condition.get())
+        case "GlobalLimit":
+            pass  # it counts all rows
         case _:
             output = list(_items(node.children().apply(0).output()))
             yield from output[: node.groupingAttributesLen()]
