@@ -25,6 +25,7 @@ from holdfast.runtime.log.layout import word
 from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.aside import forget, put_aside
+from holdfast.runtime.spark.check import quiet
 from holdfast.runtime.spark.compile import OperatorError, build, culprit
 from holdfast.runtime.spark.reader import TICK, ReaderSpec
 from holdfast.runtime.spark.threads import UnitContext
@@ -93,7 +94,8 @@ def quarantine(
         if (item.boundary, at) not in known
     ]
     try:
-        bad = isolate(places, succeeds)
+        with quiet():  # rows are made to fail again and again
+            bad = isolate(places, succeeds)
     except SearchEndedError:
         return False
     if not bad:
