@@ -78,31 +78,32 @@ def drive(steps: Steps[T], execute: Callable[[Operation], Any]) -> T:
         return result
 
 
-# Folders. A unit's name is never used twice for other content, so neither is a folder's.
+# Folders of numbered records. A unit's name is never used twice for other content, so neither is a
+# folder's; where it lies is the store's affair.
 
 
 def changes(stream: str) -> str:
-    return f"streams/{stream}/changes"
+    return f"{stream}/changes"
 
 
 def closings(stream: str) -> str:
-    return f"streams/{stream}/closings"
+    return f"{stream}/closings"
 
 
 def ranges(unit: str) -> str:
-    return f"units/{unit}/ranges"
+    return f"{unit}/ranges"
 
 
 def slices(unit: str) -> str:
-    return f"units/{unit}/slices"
+    return f"{unit}/slices"
 
 
 def skips(unit: str) -> str:
-    return f"units/{unit}/skips"
+    return f"{unit}/skips"
 
 
 def claims(unit: str, replica: int) -> str:
-    return f"units/{unit}/claims-{replica}"
+    return f"{unit}/claims-{replica}"
 
 
 TERMS = "terms"

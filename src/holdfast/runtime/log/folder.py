@@ -78,7 +78,8 @@ class RecordFolder:
 
 
 def _path(folder: str) -> str:
-    return "/".join(word(part) for part in folder.split("/"))
+    owner, _, kind = folder.rpartition("/")
+    return f"{word(owner)}/{kind}"
 
 
 def _name(folder: str, number: int) -> str:

@@ -22,6 +22,11 @@ from holdfast.testing.hands.memory import Idle, Local, Process, Rest
 from holdfast.testing.hands.scenario import Violation, left_out
 from holdfast.testing.hands.units import Units
 
+PATIENCE = 100_000
+"""Operations without a result after faults have stopped: then something is stuck."""
+QUIET = 1500
+"""The same while nobody has anything to do."""
+
 
 @dataclass(slots=True)
 class Running:
@@ -278,11 +283,13 @@ class World(Units):
         self.processes = [
             item for item in self.processes if not item.name.startswith("coordinator")
         ]
-        quiet = 0
-        for _ in range(6000 * self.scenario.epochs):
+        quiet, moved_at, ends = 0, self.step, -1
+        while self.step - moved_at < PATIENCE and quiet < QUIET:
             self.step += 1
             if self._finished():
                 return
+            if (reached := sum(sink.end for sink in self.sinks.values())) > ends:
+                ends, moved_at = reached, self.step
             if self.step % 50 == 0:
                 self._ensure(1.0)
             if self.step % 400 == 0 and not any(
@@ -294,11 +301,9 @@ class World(Units):
                 for item in self.processes
             )
             quiet = 0 if busy else quiet + 1
-            if quiet > 1500:
-                break
             self._advance_one()
-        ends = {name: sink.end for name, sink in self.sinks.items()}
-        raise Violation(f"no progress: sinks at {ends} of {self.scenario.epochs - 1}")
+        where = {name: sink.end for name, sink in self.sinks.items()}
+        raise Violation(f"no progress: sinks at {where} of {self.scenario.epochs - 1}")
 
 
 def _resumed(operation: Any, rest: Process) -> Process:

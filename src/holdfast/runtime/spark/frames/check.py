@@ -61,7 +61,7 @@ def check_pipeline(pipeline: Pipeline, spark: SparkSession) -> CheckReport:
         if not all(name in schemas for name in operator.inputs):
             continue
         try:
-            with _quiet():
+            with quiet():
                 schema = _check(pipeline, operator, schemas, spark, warnings)
         except BadInputError as problem:
             problems.append(problem)
@@ -420,8 +420,8 @@ def _types(schema: StructType) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep pyspark from also logging the mistakes that are reported in one line each."""
+def quiet() -> Iterator[None]:
+    """Keep pyspark from also logging, at length, the errors that are told in another way."""
     # Not by `logging`: who asks first decides the class, and that of pyspark takes more arguments.
     loggers: list[Any] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     before = [logger.disabled for logger in loggers]

@@ -24,6 +24,7 @@ from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.spark.frames.check import quiet
 from holdfast.runtime.spark.frames.compile import OperatorError, build, culprit
 from holdfast.runtime.spark.io.reader import TICK, ReaderSpec
 from holdfast.runtime.units.aside import forget, put_aside
@@ -33,7 +34,12 @@ WAYS = 8
 """Into how many parts failing rows are divided: a failing run costs a Python worker, so seconds, a
 succeeding one a tenth of one; many small parts need few failing runs."""
 MAX_RUNS = 400
-"""A batch that needs more runs than this has too many bad rows to be worth saving."""
+"""A search that has found nothing in so many runs is given up."""
+RUNS_PER_ROW = 64
+"""Runs that every row found allows on top: a large batch, as after a pause, has more bad rows and
+needs more runs for each, and must not be given up where several small ones would have passed."""
+MAX_ROWS = 1000
+"""A batch with more bad rows than this is not worth saving: the function fails on everything."""
 
 Place = tuple[str, int]
 """Boundary, and position of a row in reading order."""
@@ -93,7 +99,8 @@ def quarantine(
         if (item.boundary, at) not in known
     ]
     try:
-        bad = isolate(places, succeeds)
+        with quiet():  # rows are made to fail again and again
+            bad = isolate(places, succeeds)
     except SearchEndedError:
         return False
     if not bad:
@@ -163,21 +170,24 @@ def isolate(
 ) -> list[Place]:
     """The rows that fail on their own, in order; empty if they fail only together."""
     runs = 0
+    found: list[Place] = []
 
-    def search(part: Sequence[Place]) -> list[Place]:
+    def search(part: Sequence[Place]) -> None:
         nonlocal runs
         runs += 1
-        if runs > max_runs:
+        if runs > max_runs + RUNS_PER_ROW * len(found) or len(found) > MAX_ROWS:
             raise TooManyRunsError
         if not part or succeeds(part):
-            return []
+            return
         if len(part) == 1:
-            return list(part)
+            found.append(part[0])
+            return
         size = -(-len(part) // WAYS)
-        pieces = [part[at : at + size] for at in range(0, len(part), size)]
-        return [place for piece in pieces for place in search(piece)]
+        for at in range(0, len(part), size):
+            search(part[at : at + size])
 
-    return search(places)
+    search(places)
+    return found
 
 
 def _inputs(

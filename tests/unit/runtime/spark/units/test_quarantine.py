@@ -34,6 +34,21 @@ def test_rows_that_fail_only_together_are_not_skipped():
 
 def test_a_hopeless_search_is_given_up():
     """A batch in which everything fails does not run for ever."""
-    places = [("a", at) for at in range(1000)]
+    places = [("a", at) for at in range(5000)]
     with pytest.raises(quarantine.TooManyRunsError):
-        quarantine.isolate(places, lambda part: False, max_runs=50)
+        quarantine.isolate(places, lambda part: False)
+
+
+def test_a_search_that_finds_nothing_is_given_up():
+    """Rows that fail only together would be divided for ever."""
+    places = [("a", at) for at in range(5000)]
+    with pytest.raises(quarantine.TooManyRunsError):
+        quarantine.isolate(places, lambda part: len(part) < 2, max_runs=50)
+
+
+@pytest.mark.parametrize(("size", "every"), [(5_120, 100), (51_200, 1_000)])
+def test_a_large_batch_is_searched_as_small_ones_would_be(size, every):
+    """After a pause one batch holds what many would have held, and as many bad rows."""
+    places = [("a", at) for at in range(size)]
+    found = quarantine.isolate(places, lambda part: not any(at % every == 0 for _, at in part))
+    assert found == [("a", at) for at in range(0, size, every)]
