@@ -78,25 +78,6 @@ class StreamEndPinsNothing(Floors):
         return 1 << 30
 
 
-class TakerBeforeGiver(Floors):
-    """Units are looked at before the end of the stream they carry, and children before parents."""
-
-    def _pins_of_reader(self, stream: str, reader: str) -> Steps[list[int]]:
-        pins = yield from self._pins_of_units(stream, reader)
-        if self._wiring.publishes(reader):
-            pins = [*pins, (yield from self.last_end(reader))]
-        return pins
-
-    def _pins_of_units(self, stream: str, reader: str) -> Steps[list[int]]:
-        pins = []
-        for change in reversed((yield from self.changes_of(reader))):
-            for child in change.children:
-                if stream in self._wiring.inputs(child.segment):
-                    pinned = yield from self._unit_pin(child.unit)
-                    pins += [] if pinned is None else [pinned]
-        return pins
-
-
 class NewbornPinsNothing(Floors):
     """A unit pins its input only from its first own record on."""
 
@@ -108,14 +89,6 @@ class NewbornPinsNothing(Floors):
     def last_end(self, stream: str) -> Steps[int]:
         yield Get(changes(stream), 0)
         return 1 << 30
-
-
-class TurnedUnitsTrim(Floors):
-    """A unit that has turned goes on trimming its ranges, and so its turn."""
-
-    def _has_turned(self, unit: str) -> Steps[bool]:
-        yield Newest(ranges(unit))
-        return False
 
 
 class SkipNotInSlice(Floors):
@@ -254,22 +227,10 @@ MUTANTS = (
         seed=100_012,
     ),
     Mutant(
-        rule="the giver of a pin is looked at before the taker",
-        protocol=TakerBeforeGiver,
-        changes=TRIMS,
-        seed=100_033,
-    ),
-    Mutant(
         rule="a unit pins its input from its birth on",
         protocol=NewbornPinsNothing,
         changes={**TRIMS, "spares": 0.05},
         seed=100_001,
-    ),
-    Mutant(
-        rule="a unit that has turned keeps its ranges",
-        protocol=TurnedUnitsTrim,
-        changes={**TRIMS, "faults": 0.008, "epochs": 32, "strides": (1,), "gap_faults": 0.02},
-        seed=100_070,
     ),
     Mutant(
         rule="a slice says which skip it was made with",
