@@ -103,7 +103,7 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     """Why a unit could only wait for ever for slices that are trimmed, if one could."""
     from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.log.start import find_gap, refusal, thread_start
+    from holdfast.runtime.log.start import find_gap, lost_offset, refusal, thread_start
 
     if spec.host != "spark":
         return None
@@ -111,10 +111,15 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     for unit in deployment.units():
         segment = deployment.segment(unit.segment)
         anew = segment.name in fresh
+        folder = log.layout.checkpoints(str(unit))
+        if segment.kind == "source" and not anew and newest_checkpoint(folder) is None:
+            lost = lost_offset(log, unit)
+            if lost is not None:
+                return lost
         checkpointed = segment.kind == "inner" and not anew
         first: int | None
         if checkpointed:
-            found = newest_checkpoint(log.layout.checkpoint(unit, 0).parent)
+            found = newest_checkpoint(folder)
             tasks = len(segment.inputs) * int(spec.options.get("partitions", 1))
             first = next_batch(found, tasks) if found else 0
         else:

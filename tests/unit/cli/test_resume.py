@@ -182,3 +182,20 @@ def test_a_vanished_checkpoint_of_a_whole_log_is_rebuilt(run):
     shutil.rmtree(where / "checkpoints")
     assert check_resume(where, make_spec(), ())
     assert check_resume(where, make_spec(late=True), ["late"])
+
+
+@pytest.mark.parametrize(("offset", "refused"), [("7", True), (None, False)])
+def test_a_source_of_sparks_own_needs_its_checkpoint(run, offset, refused):
+    """Records say how far it had read; only a checkpoint takes Spark there."""
+    folder = run()
+    log = SliceLog(folder)
+    position = {"offset": offset, "start": None, "batch": 1, "watermark_us": None}
+    log.put_range(RangeRecord(unit="numbers#0", number=BATCHES, after=39, upto=40, source=position))
+    if not refused:
+        assert check_resume(folder, make_spec(), [])
+        return
+    with pytest.raises(BadInputError, match="only that can tell Spark where") as error:
+        check_resume(folder, make_spec(), [])
+    assert "checkpoints/numbers#0 back" in str(error.value)
+    checkpoint(folder / "checkpoints" / "numbers#0" / "000001", 3)
+    assert check_resume(folder, make_spec(), [])

@@ -75,6 +75,22 @@ def thread_start(log: SliceLog, unit: UnitId) -> int:
     return max(0, log.newest_range(str(unit)))
 
 
+def lost_offset(log: SliceLog, unit: UnitId) -> BadInputError | None:
+    """Why a source that Spark reads cannot go on without a checkpoint; None if it can.
+
+    Its records say how far Spark had read, in Spark's words; only a checkpoint can take it there.
+    """
+    record = log.range(str(unit), log.newest_range(str(unit)))
+    position = record.source if record is not None else None
+    if not isinstance(position, Mapping) or position.get("offset") is None:
+        return None
+    return BadInputError(
+        "its checkpoint is gone, and only that can tell Spark where its source goes on",
+        where=str(unit),
+        hint=f"put checkpoints/{word(str(unit))} back, or choose another --run-dir",
+    )
+
+
 def first_whole_epoch(
     log: SliceLog, deployment: Deployment, segment: Segment, fresh: Collection[str] = ()
 ) -> int | None:
