@@ -362,7 +362,7 @@ def test_a_native_source_is_copied_once_and_ticks_when_idle(spark, tmp_path):
 def measures(epoch, seed):
     """Numbers of about one size, so that no order of adding them rounds like another."""
     random = np.random.default_rng((seed, epoch))
-    return [(f"k{n % 5}", float(x)) for n, x in enumerate(random.lognormal(0, 1, 400))]
+    return [(f"k{n % 40}", float(x)) for n, x in enumerate(random.lognormal(0, 1, 4000))]
 
 
 def test_a_redo_that_adds_floats_in_another_order_goes_on(spark, tmp_path, monkeypatch):

@@ -288,7 +288,7 @@ class _Feeder:
                 "id", "value"
             )
             frame = clock.mapInArrow(task(spec, index), item.struct())
-            frames[item.boundary] = frame.where(F.col(TICK).isNull()).drop(TICK)
+            frames[item.boundary] = frame.where(~F.col(TICK)).drop(TICK)
         if compare is None:
             raise AssertionError("there is something to compare with")
         for frame in compare(frames):

@@ -19,6 +19,9 @@ from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 
+_MARK = "_hf_mark"
+"""Column with Spark's next watermark in a tick row, null in all others."""
+
 
 class OperatorError(HoldfastError):
     """A user's function failed; the cause says how."""
@@ -82,35 +85,40 @@ def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
         frame = (mine if len(spec.inputs) > 1 else clock).mapInArrow(
             task(spec, index), item.struct()
         )
-        frames[item.boundary] = _marked(frame, item) if item.event_column else _rows(frame)
+        # Without an event time there are no ticks.
+        rows = _watched(frame, item.event_column) if item.event_column else frame
+        frames[item.boundary] = _marked(rows.drop(TICK), item)
     return frames
 
 
-def _marked(frame: DataFrame, item: InputSpec) -> DataFrame:
-    """The rows, their event time watched by a watermark that only ticks move.
+def _watched(frame: DataFrame, event_column: str) -> DataFrame:
+    """The rows behind a watermark that only ticks move.
 
     Spark takes a watermark from the newest row, which may be ahead of the recorded one: rows of
     several sources or shards meet behind a boundary, and a window's row is as old as its window. So
-    Spark watches the ticks' own column, which is null in rows, and the event-time column is marked
-    as the watched one, with the pipeline's delay (deduplication reads it).
+    it is given a column to watch that only ticks have.
     """
-    watched = frame.withWatermark(TICK, "0 seconds")
+    mark = F.when(F.col(TICK), F.col(f"`{event_column}`"))
+    watched = frame.withColumn(_MARK, mark).withWatermark(_MARK, "0 seconds")
     # Spark pushes filters below a watermark, an operator's own too, and ticks would not pass them.
     # It leaves alone what is on the watched column, and moves nothing past what is not determined.
-    rows = _rows(watched.where(F.col(TICK).isNull() & (F.spark_partition_id() >= 0)))
+    return watched.where(F.col(_MARK).isNull() & (F.spark_partition_id() >= 0)).drop(_MARK)
+
+
+def _marked(frame: DataFrame, item: InputSpec) -> DataFrame:
+    """The rows, their event time marked as what the watermark is about.
+
+    With the pipeline's delay, which is how long deduplication within a watermark remembers.
+    """
     mark = {WATERMARK: item.delay_us // 1000}
-    return rows.select(
+    return frame.select(
         *[
             F.col(f"`{name}`").alias(name, metadata=mark)
             if name == item.event_column
             else F.col(f"`{name}`")
-            for name in rows.columns
+            for name in frame.columns
         ]
     )
-
-
-def _rows(frame: DataFrame) -> DataFrame:
-    return frame.where(F.col(TICK).isNull()).drop(TICK)
 
 
 def build(

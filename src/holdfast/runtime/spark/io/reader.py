@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from holdfast.deployment.keygroups import split_range
 from holdfast.deployment.records import RangeRecord, SliceRecord
@@ -34,7 +34,6 @@ from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
 
 TICK = "_hf_tick"
-"""Column with Spark's next watermark in a tick row, null in all others."""
 ROWS_PER_BATCH = 65_536
 """Small record batches are joined to about this size before Spark gets them."""
 MAX_READERS = 32
@@ -58,9 +57,9 @@ class InputSpec:
     """The pipeline's allowed lateness: how long deduplication within a watermark remembers."""
 
     def struct(self) -> StructType:
-        """The boundary's columns, nullable since a tick has none of them, and the tick's own."""
+        """The boundary's columns, nullable since a tick has none of them, and whether a tick."""
         fields = StructType.fromJson(json.loads(self.schema))._as_nullable().fields  # noqa: SLF001
-        return StructType([*fields, StructField(TICK, TimestampType())])
+        return StructType([*fields, StructField(TICK, BooleanType())])
 
     def arrow_schema(self) -> Any:
         return to_arrow_schema(self.struct(), timezone="UTC")
@@ -126,7 +125,7 @@ class LogReader:
         for batch in _joined(_without(rows, skipped) if skipped else rows):
             yield _shaped(batch, schema)
         if part == 0 and item.event_column and record.watermark_us is not None:
-            yield _tick(spark_watermark(record.watermark_us), schema)
+            yield _tick(spark_watermark(record.watermark_us), item.event_column, schema)
 
     def _rows(self, item: InputSpec, slices: list[SliceRecord], groups: range) -> Iterator[Any]:
         for record in slices:
@@ -246,7 +245,7 @@ def _shaped(batch: Any, schema: Any) -> Any:
     arrays: list[Any] = [
         _as(batch.column(field.name), field.type) for field in schema if field.name != TICK
     ]
-    arrays.append(pa.nulls(batch.num_rows, schema.field(TICK).type))
+    arrays.append(pa.repeat(pa.scalar(value=False), batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -260,11 +259,12 @@ def _as(array: Any, kind: Any) -> Any:
         return pa.array(array.to_pylist(), kind)
 
 
-def _tick(watermark_us: int, schema: Any) -> Any:
+def _tick(event_us: int, event_column: str, schema: Any) -> Any:
+    values: dict[str, Any] = {TICK: True}
     arrays = [
-        pa.array([watermark_us], pa.int64()).cast(field.type)
-        if field.name == TICK
-        else pa.nulls(1, field.type)
+        pa.array([event_us], pa.int64()).cast(field.type)
+        if field.name == event_column
+        else pa.array([values.get(field.name)], field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
