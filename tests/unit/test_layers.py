@@ -41,7 +41,7 @@ EDGES = {
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
     "rundir": "deployment health",
     "runtime": "control deployment health pipeline rundir streams",
-    "streams": "",
+    "streams": "deployment",
     "testing": "control deployment planners predict rundir runtime streams topology",
     "topology": "",
     "verify": "",

@@ -8,12 +8,11 @@ of batch n visible. Together they are the Input and Output Slice Tables.
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
+from holdfast.deployment.framing import frame, unframe
 from holdfast.deployment.keygroups import combine_digests
 from holdfast.errors import CorruptLogError
 
@@ -171,36 +170,18 @@ R = TypeVar("R", RangeRecord, SliceRecord, SkipRecord)
 
 
 def encode(record: Record) -> bytes:
-    """The stored form: a line with format, kind, length and CRC-32, then the JSON body."""
-    body = json.dumps(asdict(record), separators=(",", ":"), sort_keys=True).encode()
-    return b"%s %s %d %08x\n%s" % (
-        MAGIC,
-        record.kind.encode(),
-        len(body),
-        zlib.crc32(body),
-        body,
-    )
+    """The stored form."""
+    return frame(MAGIC, record.kind, asdict(record))
 
 
 def decode(kind: type[R], data: bytes, *, path: str) -> R:
     """The record in `data`; raises CorruptLogError naming `path` if it is torn or altered."""
-    head, _, body = data.partition(b"\n")
-    words = head.split(b" ")
-    if len(words) != 5 or b" ".join(words[:2]) != MAGIC:
+    found = unframe(data, path=path)
+    if found.magic != MAGIC:
         raise CorruptLogError("is not a Holdfast record", path=path)
-    if words[2].decode(errors="replace") != kind.kind:
-        raise CorruptLogError(
-            f"is a {words[2].decode(errors='replace')} record, not a {kind.kind} record", path=path
-        )
-    try:
-        size, crc = int(words[3]), int(words[4], 16)
-    except ValueError:
-        raise CorruptLogError("has an unreadable header", path=path) from None
-    if len(body) != size:
-        raise CorruptLogError(f"is torn: {len(body)} of {size} bytes", path=path)
-    if zlib.crc32(body) != crc:
-        raise CorruptLogError("was altered: its checksum does not fit", path=path)
-    return _build(kind, json.loads(body))
+    if found.kind != kind.kind:
+        raise CorruptLogError(f"is a {found.kind} record, not a {kind.kind} record", path=path)
+    return _build(kind, found.content())
 
 
 def record_name(number: int, timeline: int = 0) -> str:

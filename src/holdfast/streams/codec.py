@@ -1,17 +1,12 @@
-"""The stored form of the second edition's records.
-
-A record is one line and a JSON body: format and version, kind, length and CRC-32 of the body. What
-is shorter, longer or has another checksum is an error that names where it lies, never skipped.
-"""
+"""The stored form of the second edition's records; their frame is that of all records."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from holdfast.deployment.framing import frame, unframe
 from holdfast.errors import CorruptLogError
 from holdfast.streams.records import (
     Change,
@@ -39,35 +34,25 @@ KINDS: dict[str, Callable[..., Record]] = {
 
 def encode(record: Record) -> bytes:
     """The bytes to store."""
-    body = json.dumps(asdict(record), separators=(",", ":"), sort_keys=True).encode()
-    head = b"%s %s %d %08x\n" % (MAGIC, record.kind.encode(), len(body), zlib.crc32(body))
-    return head + body
+    return frame(MAGIC, record.kind, asdict(record))
 
 
 def decode(data: bytes, *, path: str) -> Record:
     """The record in `data`; raises CorruptLogError naming `path` if it is none."""
-    head, _, body = data.partition(b"\n")
-    words = head.split(b" ")
-    if words[:1] != MAGIC.split(b" ")[:1] or len(words) != 5:
+    found = unframe(data, path=path)
+    format_name, edition = found.magic.split(b" ")
+    if format_name != MAGIC.split(b" ")[0]:
         raise CorruptLogError("is not a Holdfast record", path=path)
-    if words[1] != MAGIC.split(b" ")[1]:
+    if found.magic != MAGIC:
         raise CorruptLogError(
-            f"is a record of edition {words[1].decode(errors='replace')}, this is edition 2: "
+            f"is a record of edition {edition.decode(errors='replace')}, this is edition 2: "
             "begin in another run directory",
             path=path,
         )
-    kind = words[2].decode(errors="replace")
-    try:
-        size, crc = int(words[3]), int(words[4], 16)
-    except ValueError:
-        raise CorruptLogError("has an unreadable header", path=path) from None
-    if len(body) != size:
-        raise CorruptLogError(f"is torn: {len(body)} of {size} bytes", path=path)
-    if zlib.crc32(body) != crc:
-        raise CorruptLogError("was altered: its checksum does not fit", path=path)
-    if kind not in KINDS:
-        raise CorruptLogError(f"is a record of unknown kind {kind!r}", path=path)
-    return _build(kind, json.loads(body))
+    content = found.content()
+    if found.kind not in KINDS:
+        raise CorruptLogError(f"is a record of unknown kind {found.kind!r}", path=path)
+    return _build(found.kind, content)
 
 
 def _build(kind: str, data: dict[str, Any]) -> Record:
