@@ -40,12 +40,28 @@ EDGES = {
     "profile": "control deployment health pipeline predict rundir runtime",
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
     "rundir": "deployment health",
-    "runtime": "control deployment health pipeline rundir streams",
+    "runtime": "control deployment pipeline rundir streams",
     "streams": "deployment",
     "testing": "control deployment planners predict rundir runtime streams topology",
     "topology": "",
     "verify": "",
 }
+# The same between the rooms of the run time: its folders, those of Spark, and files beside them.
+ROOMS = {
+    "checkpoint": "log",
+    "host": "",
+    "launch": "node",
+    "log": "",
+    "node": "host spark/host",
+    "spark/frames": "spark/io",
+    "spark/host": "log spark/frames spark/io spark/start spark/units units",
+    "spark/io": "checkpoint log",
+    "spark/start": "log spark/frames spark/io units",
+    "spark/units": "checkpoint log spark/frames spark/io spark/start units",
+    "units": "log",
+}
+# Imports against the order, each for a reason: a method of the user's API asks another module.
+BACK_EDGES = {("holdfast.pipeline.api", "holdfast.pipeline.graph")}
 PURE = {
     "control",
     "deployment",
@@ -140,6 +156,56 @@ def test_packages_form_no_cycle() -> None:
     """Each can be read, tested and replaced with only what is below it."""
     order = list(graphlib.TopologicalSorter(_allowed()).static_order())
     assert set(order) == set(_allowed())
+
+
+def _room(parts: tuple[str, ...]) -> str:
+    """The room of a module of the run time, named by the path below `runtime`."""
+    return "/".join(parts[:2]) if parts[0] == "spark" else parts[0]
+
+
+def test_rooms_of_the_run_time_import_only_what_the_list_allows() -> None:
+    """Nor do they form a cycle: the log knows no unit, a unit no node, a node no launcher."""
+    runtime = SRC / "runtime"
+    modules = {path for path in _modules() if path.is_relative_to(runtime)}
+    found: dict[str, set[str]] = {}
+    for path in modules:
+        relative = path.relative_to(runtime).with_suffix("").parts
+        if relative[-1] == "__init__" and len(relative) <= 2:
+            continue  # rooms' own doors, which hold a sentence or names of the room
+        others = found.setdefault(_room(relative), set())
+        for module in _imports(path):
+            parts = tuple(module.split(".")[2:])
+            if module.startswith("holdfast.runtime.") and _is_module(runtime, parts):
+                others.add(_room(parts))
+    edges = {name: " ".join(sorted(others - {name})) for name, others in sorted(found.items())}
+    assert edges == ROOMS
+    graph = {name: said.split() for name, said in edges.items()}
+    assert set(graphlib.TopologicalSorter(graph).static_order()) == set(ROOMS)
+
+
+def _is_module(folder: Path, parts: tuple[str, ...]) -> bool:
+    path = folder.joinpath(*parts)
+    return path.with_suffix(".py").exists()
+
+
+def test_modules_form_no_cycle() -> None:
+    """Not even with imports that wait until they are needed."""
+    names = {
+        ".".join(("holdfast", *path.relative_to(SRC).with_suffix("").parts)): path
+        for path in _modules()
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        others = {other for other in _imports(path) if other in names and other != name}
+        # `from package import module` names both; the package is only passed through.
+        graph[name] = {
+            other
+            for other in others
+            if (name, other) not in BACK_EDGES
+            and not any(deeper.startswith(f"{other}.") for deeper in others)
+        }
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(names)
 
 
 def _reduced() -> set[tuple[str, str]]:
