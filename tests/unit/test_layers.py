@@ -60,8 +60,14 @@ ROOMS = {
     "spark/units": "checkpoint log spark/frames spark/io spark/start units",
     "units": "log",
 }
-# Imports against the order, each for a reason: a method of the user's API asks another module.
-BACK_EDGES = {("holdfast.pipeline.api", "holdfast.pipeline.graph")}
+# Imports against the order, each for a reason.
+BACK_EDGES = {
+    # A method of the user's API asks another module, when it is called.
+    ("holdfast.pipeline.api", "holdfast.pipeline.graph"),
+    # For the types alone.
+    ("holdfast.planners.ppa.fidelity_levels", "holdfast.planners.ppa.fidelity"),
+    ("holdfast.topology.checks", "holdfast.topology.graph"),
+}
 PURE = {
     "control",
     "deployment",
