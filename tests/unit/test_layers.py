@@ -297,6 +297,24 @@ def test_modules_and_functions_stay_short() -> None:
     assert long == []
 
 
+def test_tests_are_short_and_stand_where_their_subject_stands() -> None:
+    """No test module is longer than a module, and unit tests mirror the folders of the sources."""
+    tests = ROOT / "tests"
+    long = [
+        f"{path.relative_to(ROOT)} has {lines} lines"
+        for path in sorted(tests.rglob("*.py"))
+        if (lines := len(path.read_text().splitlines())) > MOST_LINES
+    ]
+    assert long == []
+    unit = tests / "unit"
+    homeless = {
+        str(path.parent.relative_to(unit))
+        for path in unit.rglob("test_*.py")
+        if not (SRC / path.parent.relative_to(unit)).is_dir()
+    }
+    assert homeless == set()
+
+
 def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether it defines a command: its options, with their help, stand in its signature."""
     arguments = (*node.args.args, *node.args.kwonlyargs)

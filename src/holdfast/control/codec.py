@@ -16,13 +16,13 @@ from holdfast.control import events as e
 from holdfast.control.commands import NodeCommand
 from holdfast.control.facts import Fact
 from holdfast.control.state import State
-from holdfast.control.state.snapshot import Snapshot, restored, snapshot
+from holdfast.control.state.journaled import JournaledState, journaled, restored
 
 NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
 """What a node may say."""
 
 _FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])
-_STATE: TypeAdapter[Snapshot] = TypeAdapter(Snapshot)
+_STATE: TypeAdapter[JournaledState] = TypeAdapter(JournaledState)
 _COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
     Annotated[NodeCommand, Field(discriminator="kind")]
 )
@@ -40,12 +40,12 @@ def fact_from_json(data: Mapping[str, Any]) -> Fact:
 
 
 def state_to_json(state: State) -> dict[str, Any]:
-    return _as_object(_STATE.dump_python(snapshot(state), mode="json"))
+    return _as_object(_STATE.dump_python(journaled(state), mode="json"))
 
 
 def state_to_line(state: State) -> bytes:
     """The same as one line of JSON, written without a Python object in between."""
-    return _STATE.dump_json(snapshot(state))
+    return _STATE.dump_json(journaled(state))
 
 
 def state_from_json(data: Mapping[str, Any]) -> State:

@@ -19,7 +19,7 @@ from holdfast.control.membership import Membership
 from holdfast.control.outlet import Ledger, Moment
 from holdfast.control.placement import Placement
 from holdfast.control.pool import Pool
-from holdfast.control.recovery import RecoveryPhases
+from holdfast.control.recovery import RecoveryLife
 from holdfast.control.run import RunLife
 from holdfast.control.state import State
 from holdfast.control.units import UnitLife
@@ -56,7 +56,7 @@ class Coordinator:
         self.state = state
         self.vitals = vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
         self._out = ledger = Ledger(state)
-        recovery = RecoveryPhases(state=state.recovery_slice, out=ledger)
+        recovery = RecoveryLife(state=state.recovery_slice, out=ledger)
         self._units = UnitLife(
             state=state.unit_slice,
             signs=vitals.unit_slice,

@@ -23,7 +23,7 @@ from holdfast.control.events import (
 from holdfast.control.facts import DomainLost, LossReason, NodeFact, NodeJoined, NodeLost
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.pool import Candidate
-from holdfast.control.state.nodes import NodeRecord, NodeState
+from holdfast.control.state.node_state import NodeRecord, NodeState
 from holdfast.control.units import Overdue
 from holdfast.control.vitals import NodeSigns, NodeVitals
 from holdfast.health.policy import Policy

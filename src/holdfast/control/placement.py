@@ -20,7 +20,7 @@ from holdfast.control.commands import StartUnit
 from holdfast.control.facts import PlacementFact, PlaceReason, UnitPlaced, UnitWaiting
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.pool import Pool
-from holdfast.control.state.units import UnitRecord
+from holdfast.control.state.unit_state import UnitRecord
 from holdfast.control.units import start_command
 from holdfast.health.policy import Policy
 
@@ -54,7 +54,7 @@ class Waiting(Protocol):
     def load(self, node: str) -> int: ...
 
 
-class Placed(Protocol):
+class UnitKeeper(Protocol):
     """Who takes care of a unit from its placement on."""
 
     def expect(self, record: UnitRecord) -> None: ...
@@ -69,7 +69,7 @@ class Placement:
         waiting: Waiting,
         pool: Pool,
         run: Run,
-        units: Placed,
+        units: UnitKeeper,
         policy: Policy,
         out: Outlet[PlacementFact, StartUnit],
     ) -> None:

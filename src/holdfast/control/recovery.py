@@ -19,11 +19,11 @@ from holdfast.control.facts import (
     RecoveryRestored,
 )
 from holdfast.control.outlet import Moment, Outlet
-from holdfast.control.state.recoveries import RecoveryState
+from holdfast.control.state.recovery_state import RecoveryState
 from holdfast.deployment import UnitId
 
 
-class RecoveryPhases:
+class RecoveryLife:
     """Sees recoveries alone, and gives no command."""
 
     def __init__(self, *, state: RecoveryState, out: Outlet[RecoveryFact, Never]) -> None:

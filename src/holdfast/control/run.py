@@ -8,7 +8,7 @@ from holdfast.control.commands import Finish
 from holdfast.control.events import LauncherTroubled, LaunchOpened
 from holdfast.control.facts import Deployed, LaunchTrouble, Opened, RunFact, StopBegan
 from holdfast.control.outlet import Moment, Outlet
-from holdfast.control.state.run import RunState
+from holdfast.control.state.run_state import RunState
 from holdfast.deployment import UnitId
 
 

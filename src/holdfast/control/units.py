@@ -25,8 +25,8 @@ from holdfast.control.facts import (
     UnitRunning,
 )
 from holdfast.control.outlet import Moment, Outlet
-from holdfast.control.recovery import RecoveryPhases
-from holdfast.control.state.units import UnitRecord, UnitState
+from holdfast.control.recovery import RecoveryLife
+from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.control.vitals import UnitSigns, UnitVitals
 from holdfast.health.policy import Policy
 from holdfast.health.stall import MAX_DOUBLINGS, StallDetector
@@ -77,7 +77,7 @@ class UnitLife:
         *,
         state: UnitState,
         signs: UnitSigns,
-        recovery: RecoveryPhases,
+        recovery: RecoveryLife,
         connections: Connections,
         loads: Loads,
         run: Run,

@@ -11,7 +11,7 @@ from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import NodeJoined, NodeLost, RecoveryBegan, UnitParked
 from holdfast.control.shell.journal import HEADER, Journal, JournalLockedError, encode, read
 from holdfast.control.state import State
-from holdfast.control.state.recoveries import RECOVERIES_LENGTH
+from holdfast.control.state.recovery_state import RECOVERIES_LENGTH
 from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError, CorruptLogError
 

@@ -32,11 +32,11 @@ COMMANDS = {
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
 MODULES = {
-    "run": {"state.run"},
-    "membership": {"state.nodes", "vitals", "pool", "units"},
-    "units": {"state.units", "vitals", "recovery"},
-    "placement": {"state.units", "pool", "units"},
-    "recovery": {"state.recoveries"},
+    "run": {"state.run_state"},
+    "membership": {"state.node_state", "vitals", "pool", "units"},
+    "units": {"state.unit_state", "vitals", "recovery"},
+    "placement": {"state.unit_state", "pool", "units"},
+    "recovery": {"state.recovery_state"},
 }
 # Of modules that hold more than one machine's.
 NAMES = {
@@ -44,11 +44,16 @@ NAMES = {
     ("membership", "pool"): {"Candidate"},
     ("membership", "units"): {"Overdue"},
     ("units", "vitals"): {"UnitSigns", "UnitVitals"},
-    ("units", "recovery"): {"RecoveryPhases"},
+    ("units", "recovery"): {"RecoveryLife"},
     ("placement", "units"): {"start_command"},
-    ("placement", "state.units"): {"UnitRecord"},
+    ("placement", "state.unit_state"): {"UnitRecord"},
 }
-SLICES = ("state/run.py", "state/nodes.py", "state/units.py", "state/recoveries.py")
+SLICES = (
+    "state/run_state.py",
+    "state/node_state.py",
+    "state/unit_state.py",
+    "state/recovery_state.py",
+)
 
 
 def imported(path):

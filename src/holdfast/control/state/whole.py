@@ -14,10 +14,10 @@ from typing import assert_never
 from holdfast.control import facts as f
 from holdfast.control.facts import Fact
 from holdfast.control.state.illegal import Illegal, expect
-from holdfast.control.state.nodes import NodeRecord, NodeState
-from holdfast.control.state.recoveries import Recovery, RecoveryState
-from holdfast.control.state.run import RunState
-from holdfast.control.state.units import UnitRecord, UnitState
+from holdfast.control.state.node_state import NodeRecord, NodeState
+from holdfast.control.state.recovery_state import Recovery, RecoveryState
+from holdfast.control.state.run_state import RunState
+from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.control.facts import Fact
-from holdfast.control.state.nodes import NodeRecord, NodeState
-from holdfast.control.state.recoveries import Recovery, RecoveryState
-from holdfast.control.state.run import RunState
-from holdfast.control.state.units import UnitRecord, UnitState
+from holdfast.control.state.node_state import NodeRecord, NodeState
+from holdfast.control.state.recovery_state import Recovery, RecoveryState
+from holdfast.control.state.run_state import RunState
+from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.control.state.whole import State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class JournaledState:
     """The fields of a snapshot; shares its tables with the state it was made of."""
 
     pipeline: str
@@ -34,9 +34,9 @@ class Snapshot:
     timeline: list[Fact] = field(default_factory=list)
 
 
-def snapshot(state: State) -> Snapshot:
+def journaled(state: State) -> JournaledState:
     """To be written at once, before the state changes."""
-    return Snapshot(
+    return JournaledState(
         pipeline=state.run.pipeline,
         launch=state.run.launch,
         opened_at=state.run.opened_at,
@@ -55,7 +55,7 @@ def snapshot(state: State) -> Snapshot:
     )
 
 
-def restored(found: Snapshot) -> State:
+def restored(found: JournaledState) -> State:
     """The state that a snapshot was made of."""
     return State(
         run=RunState(
