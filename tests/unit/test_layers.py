@@ -40,11 +40,33 @@ EDGES = {
     "profile": "control deployment health pipeline predict rundir runtime",
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
     "rundir": "deployment health",
-    "runtime": "control deployment health pipeline rundir streams",
+    "runtime": "control deployment pipeline rundir streams",
     "streams": "deployment",
     "testing": "control deployment pipeline planners predict rundir runtime streams topology",
     "topology": "",
     "verify": "",
+}
+# The same between the rooms of the run time: its folders, those of Spark, and files beside them.
+ROOMS = {
+    "checkpoint": "log",
+    "host": "",
+    "launch": "node",
+    "log": "",
+    "node": "host spark/host",
+    "spark/frames": "spark/io",
+    "spark/host": "log spark/frames spark/io spark/start spark/units units",
+    "spark/io": "checkpoint log",
+    "spark/start": "log spark/frames spark/io units",
+    "spark/units": "checkpoint log spark/frames spark/io spark/start units",
+    "units": "log",
+}
+# Imports against the order, each for a reason.
+BACK_EDGES = {
+    # A method of the user's API asks another module, when it is called.
+    ("holdfast.pipeline.api", "holdfast.pipeline.graph"),
+    # For the types alone.
+    ("holdfast.planners.ppa.fidelity_levels", "holdfast.planners.ppa.fidelity"),
+    ("holdfast.topology.checks", "holdfast.topology.graph"),
 }
 PURE = {
     "control",
@@ -142,6 +164,56 @@ def test_packages_form_no_cycle() -> None:
     assert set(order) == set(_allowed())
 
 
+def _room(parts: tuple[str, ...]) -> str:
+    """The room of a module of the run time, named by the path below `runtime`."""
+    return "/".join(parts[:2]) if parts[0] == "spark" else parts[0]
+
+
+def test_rooms_of_the_run_time_import_only_what_the_list_allows() -> None:
+    """Nor do they form a cycle: the log knows no unit, a unit no node, a node no launcher."""
+    runtime = SRC / "runtime"
+    modules = {path for path in _modules() if path.is_relative_to(runtime)}
+    found: dict[str, set[str]] = {}
+    for path in modules:
+        relative = path.relative_to(runtime).with_suffix("").parts
+        if relative[-1] == "__init__" and len(relative) <= 2:
+            continue  # rooms' own doors, which hold a sentence or names of the room
+        others = found.setdefault(_room(relative), set())
+        for module in _imports(path):
+            parts = tuple(module.split(".")[2:])
+            if module.startswith("holdfast.runtime.") and _is_module(runtime, parts):
+                others.add(_room(parts))
+    edges = {name: " ".join(sorted(others - {name})) for name, others in sorted(found.items())}
+    assert edges == ROOMS
+    graph = {name: said.split() for name, said in edges.items()}
+    assert set(graphlib.TopologicalSorter(graph).static_order()) == set(ROOMS)
+
+
+def _is_module(folder: Path, parts: tuple[str, ...]) -> bool:
+    path = folder.joinpath(*parts)
+    return path.with_suffix(".py").exists()
+
+
+def test_modules_form_no_cycle() -> None:
+    """Not even with imports that wait until they are needed."""
+    names = {
+        ".".join(("holdfast", *path.relative_to(SRC).with_suffix("").parts)): path
+        for path in _modules()
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph: dict[str, set[str]] = {}
+    for name, path in names.items():
+        others = {other for other in _imports(path) if other in names and other != name}
+        # `from package import module` names both; the package is only passed through.
+        graph[name] = {
+            other
+            for other in others
+            if (name, other) not in BACK_EDGES
+            and not any(deeper.startswith(f"{other}.") for deeper in others)
+        }
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(names)
+
+
 def _reduced() -> set[tuple[str, str]]:
     """The edges between packages without those that others imply: what a picture can show."""
     edges = {name: set(said.split()) for name, said in EDGES.items()}
@@ -227,6 +299,24 @@ def test_modules_and_functions_stay_short() -> None:
                 if lines > MOST_FUNCTION_LINES:
                     long.append(f"{path.relative_to(SRC)}: {node.name} has {lines} lines")
     assert long == []
+
+
+def test_tests_are_short_and_stand_where_their_subject_stands() -> None:
+    """No test module is longer than a module, and unit tests mirror the folders of the sources."""
+    tests = ROOT / "tests"
+    long = [
+        f"{path.relative_to(ROOT)} has {lines} lines"
+        for path in sorted(tests.rglob("*.py"))
+        if (lines := len(path.read_text().splitlines())) > MOST_LINES
+    ]
+    assert long == []
+    unit = tests / "unit"
+    homeless = {
+        str(path.parent.relative_to(unit))
+        for path in unit.rglob("test_*.py")
+        if not (SRC / path.parent.relative_to(unit)).is_dir()
+    }
+    assert homeless == set()
 
 
 def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -16,12 +16,13 @@ from holdfast.control import events as e
 from holdfast.control.commands import NodeCommand
 from holdfast.control.facts import Fact
 from holdfast.control.state import State
+from holdfast.control.state.journaled import JournaledState, journaled, restored
 
 NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
 """What a node may say."""
 
 _FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])
-_STATE: TypeAdapter[State] = TypeAdapter(State)
+_STATE: TypeAdapter[JournaledState] = TypeAdapter(JournaledState)
 _COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
     Annotated[NodeCommand, Field(discriminator="kind")]
 )
@@ -39,16 +40,16 @@ def fact_from_json(data: Mapping[str, Any]) -> Fact:
 
 
 def state_to_json(state: State) -> dict[str, Any]:
-    return _as_object(_STATE.dump_python(state, mode="json"))
+    return _as_object(_STATE.dump_python(journaled(state), mode="json"))
 
 
 def state_to_line(state: State) -> bytes:
     """The same as one line of JSON, written without a Python object in between."""
-    return _STATE.dump_json(state)
+    return _STATE.dump_json(journaled(state))
 
 
 def state_from_json(data: Mapping[str, Any]) -> State:
-    return _STATE.validate_python(data)
+    return restored(_STATE.validate_python(data))
 
 
 def command_to_json(command: NodeCommand) -> dict[str, Any]:

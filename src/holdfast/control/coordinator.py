@@ -1,8 +1,10 @@
 """The coordinator: one method mutates, and its result is data.
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
-package: membership (nodes), units (failures and budgets), recovery (phases), placement (where). A
-shell feeds it events and the time; the simulator feeds the same code from a virtual world.
+package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
+(phases), placement (where). Each is given its own slice of the state and an outlet for its own
+facts and commands; what it sees of another's is a Protocol in its own file. A shell feeds it events
+and the time; the simulator feeds the same code from a virtual world.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from holdfast.control import events as e
-from holdfast.control import membership, placement, units
-from holdfast.control.commands import Command, Dismiss, Finish
-from holdfast.control.facts import Fact, StopBegan
+from holdfast.control.commands import Command
+from holdfast.control.facts import Fact
+from holdfast.control.membership import Membership
+from holdfast.control.outlet import Ledger, Moment
+from holdfast.control.placement import Placement
 from holdfast.control.pool import Pool
+from holdfast.control.recovery import RecoveryLife
+from holdfast.control.run import RunLife
 from holdfast.control.state import State
-from holdfast.control.turn import Turn
+from holdfast.control.units import UnitLife
 from holdfast.control.vitals import Vitals
 from holdfast.deployment import UnitId
 from holdfast.health.policy import Policy
@@ -42,70 +48,89 @@ class Coordinator:
         self.policy = policy or Policy()
         self.units = units
         self.intervals = dict(intervals or {})
-        self.state = State(pipeline=pipeline)
-        self.vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
+        self._last_event_at: float | None = None
+        self._compose(State.new(pipeline))
+
+    def _compose(self, state: State) -> None:
+        """Give each machine what is its own."""
+        self.state = state
+        self.vitals = vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
+        self._out = ledger = Ledger(state)
+        recovery = RecoveryLife(state=state.recovery_slice, out=ledger)
+        self._units = UnitLife(
+            state=state.unit_slice,
+            signs=vitals.unit_slice,
+            recovery=recovery,
+            connections=vitals.node_slice,
+            loads=vitals.pool,
+            run=state.run,
+            policy=self.policy,
+            intervals=self.intervals,
+            out=ledger,
+        )
+        self._membership = Membership(
+            state=state.node_slice,
+            signs=vitals.node_slice,
+            units=self._units,
+            candidates=vitals.pool,
+            run=state.run,
+            policy=self.policy,
+            out=ledger,
+        )
+        self._placement = Placement(
+            waiting=state.unit_slice,
+            pool=vitals.pool,
+            run=state.run,
+            units=self._units,
+            policy=self.policy,
+            out=ledger,
+        )
+        self._run = RunLife(
+            state=state.run,
+            nodes=self._membership,
+            units=self._units,
+            wanted=self.units,
+            out=ledger,
+        )
 
     def replay(self, state: State | None, facts: Iterable[Fact]) -> None:
         """Take over from a journal: the last snapshot, if any, and what followed."""
         if state is not None:
-            self.state = state
+            self._compose(state)
         for fact in facts:
             self.state.apply(fact)
 
     def handle(self, event: e.Event, now: float) -> list[Command]:
         """Decide what follows from one event. Facts come before the commands they cause."""
-        turn = Turn(
-            now=now,
-            cause=event.cause,
-            policy=self.policy,
-            state=self.state,
-            vitals=self.vitals,
-            intervals=self.intervals,
-        )
-        last = self.vitals.last_event_at
+        moment = Moment(now, event.cause)
+        last = self._last_event_at
         if last is not None and now - last > self.policy.pause_s:
-            self.vitals.forgive(now)
-        self.vitals.last_event_at = now
+            self.vitals.node_slice.forgive(now)
+            self.vitals.unit_slice.forgive(now)
+        self._last_event_at = now
         match event:
-            case e.LaunchOpened():
-                membership.open_launch(turn, event, self.units)
-            case e.NodeHello():
-                membership.hello(turn, event)
             case e.Heartbeat():
-                membership.heartbeat(turn, event)
-            case e.NodeDisconnected():
-                membership.disconnected(turn, event)
-            case e.NodeExited():
-                membership.exited(turn, event)
-            case e.LauncherTroubled():
-                membership.troubled(turn, event)
-            case e.KillRequested():
-                membership.kill(turn, event)
-            case e.RetryRequested():
-                units.release(turn, event)
-            case e.StopRequested():
-                self._stop(turn)
+                self._membership.heartbeat(moment, event)
             case e.Tick():
-                membership.sweep(turn)
+                self._membership.sweep(moment)
+            case e.NodeHello():
+                self._membership.hello(moment, event)
+            case e.NodeDisconnected():
+                self._membership.disconnected(moment, event)
+            case e.NodeExited():
+                self._membership.exited(moment, event)
+            case e.KillRequested():
+                self._membership.kill(moment, event)
+            case e.RetryRequested():
+                self._units.release(moment, event)
+            case e.LaunchOpened():
+                self._run.open_launch(moment, event)
+            case e.LauncherTroubled():
+                self._run.troubled(moment, event)
+            case e.StopRequested():
+                self._run.stop(moment)
             case _:
                 assert_never(event)
-        placement.place(turn)
-        if self.state.stopping and not self.state.nodes and not self.vitals.finished:
-            self.vitals.finished = True
-            turn.send(Finish(cause=turn.cause))
-        return turn.commands
-
-    def _stop(self, turn: Turn) -> None:
-        if self.state.stopping:
-            return
-        turn.record(StopBegan(at=turn.now, cause=turn.cause))
-        for node in self.state.nodes.values():
-            if self.vitals.is_connected(node.node):
-                turn.send(
-                    Dismiss(
-                        cause=turn.cause,
-                        node=node.node,
-                        incarnation=node.incarnation,
-                        reason="stop",
-                    )
-                )
+        self._placement.place(moment)
+        self._run.finish(moment)
+        return self._out.take()

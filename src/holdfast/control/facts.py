@@ -245,22 +245,10 @@ class StopBegan:
     cause: str
 
 
-Fact: TypeAlias = (
-    Opened
-    | Deployed
-    | NodeJoined
-    | NodeLost
-    | DomainLost
-    | LaunchTrouble
-    | UnitPlaced
-    | UnitRunning
-    | UnitDown
-    | UnitWaiting
-    | UnitHeld
-    | UnitReleased
-    | UnitParked
-    | RecoveryBegan
-    | RecoveryRestored
-    | RecoveryCaughtUp
-    | StopBegan
-)
+# Each kind of fact is decided by one machine.
+RunFact: TypeAlias = Opened | Deployed | StopBegan | LaunchTrouble
+NodeFact: TypeAlias = NodeJoined | NodeLost | DomainLost
+UnitFact: TypeAlias = UnitRunning | UnitDown | UnitHeld | UnitReleased | UnitParked
+PlacementFact: TypeAlias = UnitPlaced | UnitWaiting
+RecoveryFact: TypeAlias = RecoveryBegan | RecoveryRestored | RecoveryCaughtUp
+Fact: TypeAlias = RunFact | NodeFact | UnitFact | PlacementFact | RecoveryFact

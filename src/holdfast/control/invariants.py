@@ -74,7 +74,7 @@ def broken_commands(
                 if live is not None and live.incarnation == command.incarnation:
                     broken.append(f"{command.node} is dismissed while live")
             case Finish():
-                if state.nodes or not state.stopping:
+                if state.nodes or not state.run.stopping:
                     broken.append("the run is finished with nodes left")
             case Record() | Dismiss():
                 pass
@@ -104,7 +104,7 @@ def _units(state: State, room: int) -> list[str]:
 
 def _nodes(coordinator: Coordinator) -> list[str]:
     state, vitals = coordinator.state, coordinator.vitals
-    fenced = set(state.fenced)
+    fenced = set(state.node_slice.fenced)
     broken = [
         f"{node.node} is live and fenced"
         for node in state.nodes.values()
@@ -143,7 +143,7 @@ def _index(state: State) -> list[str]:
     for name, unit in state.units.items():
         if unit.node is not None:
             nodes.setdefault(unit.node, set()).add(name)
-    index = state.index
+    index = state.unit_slice.index
     if index.by_node != nodes:
         broken.append(f"units by node are {nodes}, the index has {index.by_node}")
     if list(index.position) != list(state.units):
@@ -185,7 +185,9 @@ def _pool(coordinator: Coordinator) -> list[str]:
 def _checks(coordinator: Coordinator) -> list[str]:
     """Whatever may be given up for silence will be looked at."""
     state, vitals = coordinator.state, coordinator.vitals
-    broken = [f"nobody looks at {name}" for name in vitals.nodes if name not in vitals.node_checks]
+    broken = [
+        f"nobody looks at {name}" for name in vitals.nodes if name not in vitals.node_slice.checks
+    ]
     for name, unit in state.units.items():
         if unit.node is None or not vitals.is_connected(unit.node):
             continue
@@ -193,7 +195,7 @@ def _checks(coordinator: Coordinator) -> list[str]:
         waits = unit.phase == "placed" or (
             known is not None and known.stall.deadline(unit.stalls) is not None
         )
-        if waits and name not in vitals.unit_checks:
+        if waits and name not in vitals.unit_slice.checks:
             broken.append(f"nobody looks at {name}")
     return broken
 

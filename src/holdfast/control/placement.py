@@ -12,63 +12,126 @@ Greedy; a pass costs what it places, and nothing while no unit waits or no node 
 
 from __future__ import annotations
 
-from holdfast.control import units
-from holdfast.control.facts import PlaceReason, UnitPlaced, UnitWaiting
-from holdfast.control.membership import start_command
-from holdfast.control.state import UnitRecord
-from holdfast.control.turn import Turn
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from holdfast.control.commands import StartUnit
+from holdfast.control.facts import PlacementFact, PlaceReason, UnitPlaced, UnitWaiting
+from holdfast.control.outlet import Moment, Outlet
+from holdfast.control.pool import Pool
+from holdfast.control.state.unit_state import UnitRecord
+from holdfast.control.units import start_command
+from holdfast.health.policy import Policy
 
 
-def place(turn: Turn) -> None:
-    """Give every unit that waits a node, as far as there is room."""
-    if turn.state.stopping:
-        return
-    index, pool = turn.state.index, turn.vitals.pool
-    index.ripen(turn.now)
-    waiting = index.ready | index.stuck if index.stuck and pool.has_room() else index.ready
-    if not waiting or not _gathered(turn):
-        return
-    stand_ins: dict[str, str] = {}
-    for name in index.in_order(waiting):
-        record = turn.state.units[name]
-        if record.announced and not pool.has_room():
-            continue
-        first = record.down is None
-        home = record.home or ""
-        retry = record.down in ("error", "stopped by itself") or (
-            record.down == "no space" and len(record.shortages) == 1
-        )
-        chosen = pool.choose(
-            spread=first,
-            keep_on=home if retry else None,
-            stand_in=stand_ins.get(home),
-            avoid_domain=record.home_domain,
-        )
-        if chosen is None:
-            turn.record(UnitWaiting(at=turn.now, cause=turn.cause, unit=record.unit))
-            continue
-        stand_ins[home] = chosen.node
-        turn.record(
-            UnitPlaced(
-                at=turn.now,
-                cause=turn.cause,
-                unit=record.unit,
-                generation=record.generation + 1,
-                node=chosen.node,
-                incarnation=chosen.incarnation,
-                reason=_reason(record, retry=retry),
+class Run(Protocol):
+    """What placement sees of the run."""
+
+    @property
+    def stopping(self) -> bool: ...
+
+    @property
+    def begun(self) -> bool: ...
+
+    @property
+    def opened_at(self) -> float: ...
+
+
+class Waiting(Protocol):
+    """What placement sees of the units' state: those that wait."""
+
+    def ripen(self, now: float) -> None: ...
+
+    @property
+    def ready(self) -> AbstractSet[str]: ...
+
+    @property
+    def stuck(self) -> AbstractSet[str]: ...
+
+    def in_order(self, names: Iterable[str]) -> list[UnitRecord]: ...
+
+    def load(self, node: str) -> int: ...
+
+
+class UnitKeeper(Protocol):
+    """Who takes care of a unit from its placement on."""
+
+    def expect(self, record: UnitRecord) -> None: ...
+
+
+class Placement:
+    """Sees waiting units and the pool; decides placements, and starts what it has placed."""
+
+    def __init__(
+        self,
+        *,
+        waiting: Waiting,
+        pool: Pool,
+        run: Run,
+        units: UnitKeeper,
+        policy: Policy,
+        out: Outlet[PlacementFact, StartUnit],
+    ) -> None:
+        self._waiting = waiting
+        self._pool = pool
+        self._run = run
+        self._units = units
+        self._policy = policy
+        self._out = out
+
+    def place(self, moment: Moment) -> None:
+        """Give every unit that waits a node, as far as there is room."""
+        if self._run.stopping:
+            return
+        seen, pool = self._waiting, self._pool
+        seen.ripen(moment.now)
+        waiting = seen.ready | seen.stuck if seen.stuck and pool.has_room() else seen.ready
+        if not waiting or not self._gathered(moment.now):
+            return
+        stand_ins: dict[str, str] = {}
+        for record in seen.in_order(waiting):
+            if record.announced and not pool.has_room():
+                continue
+            home = record.home or ""
+            retry = _retry(record)
+            chosen = pool.choose(
+                spread=record.down is None,
+                keep_on=home if retry else None,
+                stand_in=stand_ins.get(home),
+                avoid_domain=record.home_domain,
             )
-        )
-        turn.refresh(chosen.node)
-        units.expect(turn, record)
-        turn.send(start_command(turn, record, chosen.node))
+            if chosen is None:
+                self._out.record(UnitWaiting(at=moment.now, cause=moment.cause, unit=record.unit))
+                continue
+            stand_ins[home] = chosen.node
+            self._out.record(
+                UnitPlaced(
+                    at=moment.now,
+                    cause=moment.cause,
+                    unit=record.unit,
+                    generation=record.generation + 1,
+                    node=chosen.node,
+                    incarnation=chosen.incarnation,
+                    reason=_reason(record, retry=retry),
+                )
+            )
+            pool.take(chosen.node, seen.load(chosen.node))
+            self._units.expect(record)
+            self._out.send(start_command(moment, record, chosen.node))
+
+    def _gathered(self, now: float) -> bool:
+        """Whether enough nodes have joined for a first placement to be balanced."""
+        if self._run.begun or now - self._run.opened_at >= self._policy.gather_s:
+            return True
+        return self._pool.workers >= self._policy.workers
 
 
-def _gathered(turn: Turn) -> bool:
-    """Whether enough nodes have joined for a first placement to be balanced."""
-    if turn.state.begun or turn.now - turn.state.opened_at >= turn.policy.gather_s:
-        return True
-    return turn.vitals.pool.workers >= turn.policy.workers
+def _retry(record: UnitRecord) -> bool:
+    """Whether to try again where it was."""
+    return record.down in ("error", "stopped by itself") or (
+        record.down == "no space" and len(record.shortages) == 1
+    )
 
 
 def _reason(record: UnitRecord, *, retry: bool) -> PlaceReason:

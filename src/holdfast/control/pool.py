@@ -53,11 +53,34 @@ class Pool:
 
     def put(self, candidate: Candidate) -> None:
         """A node connected, or something about it changed."""
-        known = self._nodes.get(candidate.node)
+        self._put(candidate, self._nodes.get(candidate.node))
+
+    def _put(self, candidate: Candidate, known: Candidate | None) -> None:
         self._nodes[candidate.node] = candidate
         self.workers += (not candidate.spare) - (known is not None and not known.spare)
         if candidate.load < self._room and candidate != known:
             self._push(candidate)
+
+    def take(self, node: str, load: int) -> None:
+        """A node was given a unit; it is no spare any more."""
+        self._change(node, load, taken=True)
+
+    def give_back(self, node: str, load: int) -> None:
+        """A node has lost a unit; nothing, if it is not connected."""
+        self._change(node, load, taken=False)
+
+    def _change(self, node: str, load: int, *, taken: bool) -> None:
+        known = self._nodes.get(node)
+        if known is not None:
+            changed = Candidate(
+                node=node,
+                incarnation=known.incarnation,
+                domain=known.domain,
+                spare=known.spare and not taken,
+                ready=known.ready,
+                load=load,
+            )
+            self._put(changed, known)
 
     def drop(self, node: str) -> None:
         known = self._nodes.pop(node, None)

@@ -9,56 +9,79 @@ A unit that fails again supersedes its recovery with another one.
 
 from __future__ import annotations
 
-from holdfast.control.events import UnitReport
-from holdfast.control.facts import DownReason, RecoveryBegan, RecoveryCaughtUp, RecoveryRestored
-from holdfast.control.state import UnitRecord
-from holdfast.control.turn import Turn
+from typing import Never
+
+from holdfast.control.facts import (
+    DownReason,
+    RecoveryBegan,
+    RecoveryCaughtUp,
+    RecoveryFact,
+    RecoveryRestored,
+)
+from holdfast.control.outlet import Moment, Outlet
+from holdfast.control.state.recovery_state import RecoveryState
+from holdfast.deployment import UnitId
 
 
-def begin(
-    turn: Turn, record: UnitRecord, *, reason: DownReason, node: str, failed_at: float
-) -> None:
-    """A failure of a unit was detected."""
-    earlier = turn.state.open_recovery(record.unit)
-    turn.record(
-        RecoveryBegan(
-            at=turn.now,
-            cause=turn.cause,
-            recovery=turn.state.next_recovery,
-            unit=record.unit,
-            reason=reason,
-            node=node,
-            failed_at=min(failed_at, turn.now),
-            # What an earlier, unfinished recovery had to come back to is still owed.
-            epoch=max(turn.vitals.epoch(record.unit), earlier.epoch if earlier else -1),
-        )
-    )
+class RecoveryLife:
+    """Sees recoveries alone, and gives no command."""
 
+    def __init__(self, *, state: RecoveryState, out: Outlet[RecoveryFact, Never]) -> None:
+        self._state = state
+        self._out = out
 
-def observe(turn: Turn, record: UnitRecord, report: UnitReport) -> None:
-    """The current generation reported while running."""
-    recovery = turn.state.open_recovery(record.unit)
-    if recovery is None or record.node is None:
-        return
-    if recovery.restored_at is None:
-        turn.record(
-            RecoveryRestored(
-                at=turn.now,
-                cause=turn.cause,
-                recovery=recovery.id,
-                unit=record.unit,
-                generation=record.generation,
-                node=record.node,
-                epoch=report.epoch,
+    def begin(
+        self,
+        moment: Moment,
+        unit: UnitId,
+        *,
+        reason: DownReason,
+        node: str,
+        failed_at: float,
+        epoch: int,
+    ) -> None:
+        """A failure of a unit was detected; `epoch` is its progress as last reported."""
+        earlier = self._state.of(unit)
+        self._out.record(
+            RecoveryBegan(
+                at=moment.now,
+                cause=moment.cause,
+                recovery=self._state.next_id,
+                unit=unit,
+                reason=reason,
+                node=node,
+                failed_at=min(failed_at, moment.now),
+                # What an earlier, unfinished recovery had to come back to is still owed.
+                epoch=max(epoch, earlier.epoch if earlier else -1),
             )
         )
-    elif report.epoch > recovery.epoch:
-        turn.record(
-            RecoveryCaughtUp(
-                at=turn.now,
-                cause=turn.cause,
-                recovery=recovery.id,
-                unit=record.unit,
-                epoch=report.epoch,
+
+    def observe(
+        self, moment: Moment, unit: UnitId, *, generation: int, node: str, epoch: int
+    ) -> None:
+        """The current generation reported while running."""
+        recovery = self._state.of(unit)
+        if recovery is None:
+            return
+        if recovery.restored_at is None:
+            self._out.record(
+                RecoveryRestored(
+                    at=moment.now,
+                    cause=moment.cause,
+                    recovery=recovery.id,
+                    unit=unit,
+                    generation=generation,
+                    node=node,
+                    epoch=epoch,
+                )
             )
-        )
+        elif epoch > recovery.epoch:
+            self._out.record(
+                RecoveryCaughtUp(
+                    at=moment.now,
+                    cause=moment.cause,
+                    recovery=recovery.id,
+                    unit=unit,
+                    epoch=epoch,
+                )
+            )

@@ -16,11 +16,11 @@ def status_of(coordinator: Coordinator) -> RunStatus:
     """The whole run in one word."""
     state = coordinator.state
     records = state.units.values()
-    if state.stopping:
+    if state.run.stopping:
         return "stopping"
     if any(record.phase == "held" for record in records):
         return "failed"
-    if not state.begun:
+    if not state.run.begun:
         return "gathering"
     if any(record.down is not None for record in records):
         return "recovering"
@@ -33,12 +33,12 @@ def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> RunView
     """Everything, newest facts last."""
     state = coordinator.state
     return RunView(
-        pipeline=state.pipeline,
-        launch=state.launch,
+        pipeline=state.run.pipeline,
+        launch=state.run.launch,
         status=status_of(coordinator),
         now=now,
-        opened_at=state.opened_at,
-        trouble=state.trouble or None,
+        opened_at=state.run.opened_at,
+        trouble=state.run.trouble or None,
         units=tuple(_unit(coordinator, record, now) for record in state.units.values()),
         nodes=tuple(
             _node(coordinator, state.nodes[name], now)
@@ -122,7 +122,7 @@ def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> NodeView:
         cpu=vitals.gauges.cpu if vitals else None,
         memory_bytes=vitals.gauges.memory_bytes if vitals else None,
         processes=vitals.gauges.processes if vitals else None,
-        units=tuple(str(unit.unit) for unit in coordinator.state.on_node(record.node)),
+        units=tuple(str(unit.unit) for unit in coordinator.state.unit_slice.on_node(record.node)),
     )
 
 

@@ -29,8 +29,6 @@ class NodeVitals:
     away_limit_s: float = 0.0
     ready: bool = False
     gauges: Gauges = field(default_factory=Gauges)
-    told_to_stop: set[tuple[str, int]] = field(default_factory=set)
-    """Stale generations already sent a stop on this connection."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,62 +85,76 @@ class Loss:
 
 
 @dataclass(slots=True, kw_only=True)
-class Vitals:
-    """All of it."""
+class NodeSigns:
+    """Signs of life of nodes: membership's."""
 
-    pool: Pool
-    """Connected nodes as placement wants them."""
     nodes: dict[str, NodeVitals] = field(default_factory=dict)
-    units: dict[str, UnitVitals] = field(default_factory=dict)
-    longest_s: dict[str, float] = field(default_factory=dict)
-    """The longest batch that a unit's last generation was seen to make lately."""
-    node_checks: Agenda = field(default_factory=Agenda)
+    checks: Agenda = field(default_factory=Agenda)
     """When a node may have been silent or away for too long."""
-    unit_checks: Agenda = field(default_factory=Agenda)
-    """When a unit may have been stuck for too long."""
     losses: list[Loss] = field(default_factory=list)
-    last_event_at: float | None = None
-    finished: bool = False
 
-    def connect(self, node: str, policy: HeartbeatPolicy, now: float) -> NodeVitals:
+    def connect(self, node: str, policy: HeartbeatPolicy, now: float) -> None:
         vitals = NodeVitals(detector=detector(policy, now), connected=True, connected_at=now)
         self.nodes[node] = vitals
-        self.node_checks.set(node, vitals.detector.trusts_until())
-        return vitals
+        self.checks.set(node, vitals.detector.trusts_until())
 
     def disconnect(self, node: str, limit_s: float, now: float) -> None:
         """A connection broke: the node has `limit_s` to come back."""
         vitals = self.nodes[node]
         vitals.connected = False
         vitals.away_since, vitals.away_limit_s = now, limit_s
-        self.node_checks.set(node, now + limit_s)
-        self.pool.drop(node)
+        self.checks.set(node, now + limit_s)
 
     def leave(self, node: str) -> None:
-        """A node is about to be given up: nothing may be placed on it from now on."""
+        """A node is about to be given up: it is not connected from now on."""
         vitals = self.nodes.get(node)
         if vitals is not None:
             vitals.connected = False
-        self.pool.drop(node)
 
     def await_return(self, node: str, policy: HeartbeatPolicy, limit_s: float, now: float) -> None:
         """A node known from the journal: it has `limit_s` to come back."""
         self.nodes[node] = NodeVitals(
             detector=detector(policy, now), connected=False, away_since=now, away_limit_s=limit_s
         )
-        self.node_checks.set(node, now + limit_s)
+        self.checks.set(node, now + limit_s)
 
-    def unit_gone(self, unit: UnitId) -> None:
+    def connected_since(self, node: str) -> float | None:
+        """None: it is not."""
+        vitals = self.nodes.get(node)
+        return vitals.connected_at if vitals is not None and vitals.connected else None
+
+    def forgive(self, now: float) -> None:
+        """The coordinator stood still: silence until now says nothing."""
+        for node in self.nodes.values():
+            node.detector.forgive(now)
+            node.away_since = max(node.away_since, now)
+
+    def lost(self, node: str, domain: str, now: float) -> None:
+        self.nodes.pop(node, None)
+        self.checks.drop(node)
+        self.losses.append(Loss(node=node, domain=domain, at=now))
+        del self.losses[:-LOSSES_LENGTH]
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitSigns:
+    """Signs of life of units: those of the machine `units`."""
+
+    units: dict[str, UnitVitals] = field(default_factory=dict)
+    longest_s: dict[str, float] = field(default_factory=dict)
+    """The longest batch that a unit's last generation was seen to make lately."""
+    checks: Agenda = field(default_factory=Agenda)
+    """When a unit may have been stuck for too long."""
+    told_to_stop: dict[str, set[tuple[str, int]]] = field(default_factory=dict)
+    """By node: stale generations already sent a stop on its connection."""
+
+    def gone(self, unit: UnitId) -> None:
         """A generation ended; how long its batches took is worth knowing for the next one."""
         name = str(unit)
         vitals = self.units.pop(name, None)
-        self.unit_checks.drop(name)
+        self.checks.drop(name)
         if vitals is not None:
             self.longest_s[name] = vitals.stall.longest_s
-
-    def is_connected(self, node: str) -> bool:
-        vitals = self.nodes.get(node)
-        return vitals is not None and vitals.connected
 
     def epoch(self, unit: UnitId) -> int:
         """Progress as last reported; -1: unknown."""
@@ -151,15 +163,30 @@ class Vitals:
 
     def forgive(self, now: float) -> None:
         """The coordinator stood still: silence until now says nothing."""
-        for node in self.nodes.values():
-            node.detector.forgive(now)
-            node.away_since = max(node.away_since, now)
         for unit in self.units.values():
             unit.stall.forgive(now)
 
-    def lost(self, node: str, domain: str, now: float) -> None:
-        self.nodes.pop(node, None)
-        self.node_checks.drop(node)
-        self.pool.drop(node)
-        self.losses.append(Loss(node=node, domain=domain, at=now))
-        del self.losses[:-LOSSES_LENGTH]
+
+@dataclass(slots=True, kw_only=True)
+class Vitals:
+    """All of it, for those who look at the whole."""
+
+    pool: Pool
+    """Connected nodes as placement wants them."""
+    node_slice: NodeSigns = field(default_factory=NodeSigns)
+    unit_slice: UnitSigns = field(default_factory=UnitSigns)
+
+    @property
+    def nodes(self) -> dict[str, NodeVitals]:
+        return self.node_slice.nodes
+
+    @property
+    def units(self) -> dict[str, UnitVitals]:
+        return self.unit_slice.units
+
+    def is_connected(self, node: str) -> bool:
+        return self.node_slice.connected_since(node) is not None
+
+    def epoch(self, unit: UnitId) -> int:
+        """Progress as last reported; -1: unknown."""
+        return self.unit_slice.epoch(unit)

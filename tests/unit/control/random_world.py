@@ -122,7 +122,7 @@ def _act(world, action, node, rng, graveyard, joined):
         case "trouble":
             trouble = _pick(rng, ("", "no room"))
             world.do(e.LauncherTroubled(cause=world.cause(), trouble=trouble))
-            assert world.coordinator.state.trouble == trouble
+            assert world.coordinator.state.run.trouble == trouble
         case "pause":
             world.tick(float(rng.uniform(1, 100)))
         case _:

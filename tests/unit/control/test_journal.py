@@ -10,7 +10,8 @@ from holdfast.control import codec
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import NodeJoined, NodeLost, RecoveryBegan, UnitParked
 from holdfast.control.shell.journal import HEADER, Journal, JournalLockedError, encode, read
-from holdfast.control.state import RECOVERIES_LENGTH, State
+from holdfast.control.state import State
+from holdfast.control.state.recovery_state import RECOVERIES_LENGTH
 from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError, CorruptLogError
 
@@ -162,7 +163,7 @@ def test_recoveries_under_way_are_kept_however_many(tmp_path):
                 epoch=0,
             )
         )
-    assert all(state.open_recovery(unit) is not None for unit in units)
+    assert all(state.recovery_slice.of(unit) is not None for unit in units)
     for unit in units:
         state.apply(UnitParked(at=2.0, cause="c", unit=unit))
     assert len(state.recoveries) == RECOVERIES_LENGTH
@@ -215,7 +216,7 @@ def test_replay_gives_the_identical_state(seed, compact_after, tmp_path_factory)
     path = tmp_path_factory.mktemp("journal") / "journal"
     world = random_world(seed, steps=60)
     journal = Journal(path, compact_after=compact_after)
-    state = State(pipeline="p")
+    state = State.new("p")
     for start in range(0, len(world.journal), 7):
         together = world.journal[start : start + 7]
         for fact in together:

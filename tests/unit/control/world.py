@@ -18,6 +18,8 @@ from holdfast.health.policy import Policy
 from holdfast.health.stall import StallPolicy
 
 A, B, C = (UnitId(segment=name) for name in "abc")
+FULL = "Traceback\nOSError: [Errno 28] No space left on device: 'x'"
+"""What a unit says that finds no room to write."""
 
 POLICY = Policy(
     workers=1,
@@ -193,6 +195,11 @@ class World:
 
     def all_running(self):
         return all(unit.phase == "running" for unit in self.coordinator.state.units.values())
+
+
+def recoveries(world, unit):
+    """All of one unit, oldest first."""
+    return [r for r in world.coordinator.state.recoveries if r.unit == unit]
 
 
 def facts(commands):

@@ -7,14 +7,9 @@ from dataclasses import dataclass
 
 from holdfast.plan import JointPlan, Plan
 from holdfast.planners.interface import PlanRequest, Solve, Sweep
+from holdfast.planners.joint.algorithms import ALGORITHMS
 from holdfast.topology.graph import Topology
 
-ALGORITHMS = {
-    "auto": "exact where all segments can be listed, else large",
-    "exact": "MILP over all segments and levels, least fixed point over the load: proved optimal",
-    "large": "MILP over a spread of segments, with a proved bound",
-    "exhaustive": "every plan there is; small topologies only",
-}
 USES = (
     "max_recovery",
     "max_overhead",

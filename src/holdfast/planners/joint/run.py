@@ -10,12 +10,12 @@ import numpy as np
 from holdfast.errors import BadInputError
 from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest, Solve, Sweep, SweepPoint
+from holdfast.planners.joint.algorithms import ALGORITHMS
 from holdfast.planners.joint.columns import Segments, all_segments, count_segments
 from holdfast.planners.joint.exact import ExactSearch, Search, first_search
 from holdfast.planners.joint.exhaustive import solve_exhaustive
 from holdfast.planners.joint.large import solve_large
 from holdfast.planners.joint.nearest import Nearest, nearest_bounds, say_bound
-from holdfast.planners.joint.planner import ALGORITHMS
 from holdfast.planners.joint.problem import Problem, make_problem
 from holdfast.planners.joint.result import describe
 from holdfast.topology.graph import Topology

@@ -87,6 +87,10 @@ def kill_session(session: int, launch: str, *, deadline_s: float = 5.0) -> bool:
     return True
 
 
+# These two look at every process of the machine while a kill waits for them: psutil reads and
+# parses more than is asked for, and takes four times as long.
+
+
 def _belongs(pid: int, launch: str) -> bool:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123

@@ -1,0 +1,78 @@
+"""The whole state as the journal writes it: flat, whichever machine a field belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from holdfast.control.facts import Fact
+from holdfast.control.state.node_state import NodeRecord, NodeState
+from holdfast.control.state.recovery_state import Recovery, RecoveryState
+from holdfast.control.state.run_state import RunState
+from holdfast.control.state.unit_state import UnitRecord, UnitState
+from holdfast.control.state.whole import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournaledState:
+    """The fields of a snapshot; shares its tables with the state it was made of."""
+
+    pipeline: str
+    # What a snapshot of an earlier release may not have yet has a default.
+    launch: str = ""
+    opened_at: float = 0.0
+    begun: bool = False
+    stopping: bool = False
+    trouble: str = ""
+    units: dict[str, UnitRecord] = field(default_factory=dict)
+    retired: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    fenced: list[str] = field(default_factory=list)
+    open_recoveries: dict[str, Recovery] = field(default_factory=dict)
+    closed_recoveries: list[Recovery] = field(default_factory=list)
+    next_recovery: int = 1
+    last_at: float = 0.0
+    timeline: list[Fact] = field(default_factory=list)
+
+
+def journaled(state: State) -> JournaledState:
+    """To be written at once, before the state changes."""
+    return JournaledState(
+        pipeline=state.run.pipeline,
+        launch=state.run.launch,
+        opened_at=state.run.opened_at,
+        begun=state.run.begun,
+        stopping=state.run.stopping,
+        trouble=state.run.trouble,
+        units=state.unit_slice.units,
+        retired=state.unit_slice.retired,
+        nodes=state.node_slice.nodes,
+        fenced=state.node_slice.fenced,
+        open_recoveries=state.recovery_slice.under_way,
+        closed_recoveries=state.recovery_slice.closed,
+        next_recovery=state.recovery_slice.next_id,
+        last_at=state.last_at,
+        timeline=state.timeline,
+    )
+
+
+def restored(found: JournaledState) -> State:
+    """The state that a snapshot was made of."""
+    return State(
+        run=RunState(
+            pipeline=found.pipeline,
+            launch=found.launch,
+            opened_at=found.opened_at,
+            begun=found.begun,
+            stopping=found.stopping,
+            trouble=found.trouble,
+        ),
+        node_slice=NodeState(nodes=found.nodes, fenced=found.fenced),
+        unit_slice=UnitState(units=found.units, retired=found.retired, at=found.last_at),
+        recovery_slice=RecoveryState(
+            under_way=found.open_recoveries,
+            closed=found.closed_recoveries,
+            next_id=found.next_recovery,
+        ),
+        last_at=found.last_at,
+        timeline=found.timeline,
+    )

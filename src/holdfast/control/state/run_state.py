@@ -1,0 +1,25 @@
+"""The slice of the state that concerns the run as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """Which launch it is, and whether it begins, goes on or ends."""
+
+    pipeline: str
+    launch: str = ""
+    opened_at: float = 0.0
+    begun: bool = False
+    """Units were placed in this launch."""
+    stopping: bool = False
+    trouble: str = ""
+    """What the launcher cannot do at present; empty: nothing."""
+
+    def open(self, launch: str, at: float) -> None:
+        """A launch begins."""
+        self.launch, self.opened_at = launch, at
+        self.begun = self.stopping = False
+        self.trouble = ""

@@ -1,0 +1,215 @@
+"""The slice of the state that concerns units: where each is, and what it has suffered.
+
+Two machines share it. `units` decides how a unit fails, recovers and ends; `placement` sees those
+that wait, and decides where they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+
+from holdfast.control.events import Unit
+from holdfast.control.facts import (
+    DownReason,
+    PlacementFact,
+    UnitDown,
+    UnitFact,
+    UnitHeld,
+    UnitParked,
+    UnitPlaced,
+    UnitReleased,
+    UnitRunning,
+    UnitWaiting,
+)
+from holdfast.control.state.illegal import Illegal, expect
+from holdfast.control.state.index import Index
+from holdfast.deployment import UnitId
+
+HISTORY_LENGTH = 64
+"""Failure times kept per unit; budgets must be smaller."""
+
+UnitPhase = Literal["waiting", "placed", "running", "held"]
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitRecord:
+    """Where a unit is, under which generation, and what it has suffered."""
+
+    unit: Unit
+    phase: UnitPhase = "waiting"
+    generation: int = 0
+    """The last one handed out; 0: none."""
+    node: str | None = None
+    """Set in the phases placed and running only."""
+    incarnation: str | None = None
+    placed_at: float = 0.0
+    retry_at: float = 0.0
+    home: str | None = None
+    """The node it was on last."""
+    home_domain: str = ""
+    down: DownReason | None = None
+    """Why it is not running; None before the first start, after a clean stop, and when running."""
+    errors: tuple[float, ...] = ()
+    crashes: tuple[float, ...] = ()
+    shortages: tuple[float, ...] = ()
+    """When it found no room to write."""
+    stalls: int = 0
+    """How often it was killed for doing nothing since it last made progress."""
+    operator: str | None = None
+    error: str | None = None
+    """Of the last failure that had a reason to tell; kept for people after a successful retry."""
+    announced: bool = False
+    """Its waiting for room is on the timeline already."""
+
+    def forget_failures(self) -> None:
+        self.errors, self.crashes, self.shortages = (), (), ()
+        self.stalls, self.retry_at = 0, 0.0
+
+
+@dataclass(slots=True, kw_only=True)
+class UnitState:
+    """Units by the text of their ids, upstream first."""
+
+    units: dict[str, UnitRecord] = field(default_factory=dict)
+    retired: dict[str, int] = field(default_factory=dict)
+    """Last generation of units that no longer run: should one come back, it goes on from there."""
+    at: float = field(default=0.0, repr=False, compare=False)
+    """When this was the state; decides which units of a snapshot may be tried again."""
+    index: Index = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.index = Index(self.units, self.at)
+
+    def of(self, unit: UnitId) -> UnitRecord | None:
+        return self.units.get(str(unit))
+
+    def on_node(self, node: str) -> list[UnitRecord]:
+        """The units of a node, upstream first."""
+        return self.in_order(self.index.by_node.get(node, ()))
+
+    def in_order(self, names: Iterable[str]) -> list[UnitRecord]:
+        """Records by name, upstream first."""
+        return [self.units[name] for name in self.index.in_order(names)]
+
+    def load(self, node: str) -> int:
+        """How many units a node has."""
+        return self.index.load(node)
+
+    # Waiting units, for placement
+
+    def ripen(self, now: float) -> None:
+        """Units whose time for another try has come are ready."""
+        self.index.ripen(now)
+
+    @property
+    def ready(self) -> set[str]:
+        """Wait for a node and may be given one."""
+        return self.index.ready
+
+    @property
+    def stuck(self) -> set[str]:
+        """Wait, and were told to have found no room."""
+        return self.index.stuck
+
+    # Facts
+
+    def open(self, at: float) -> None:
+        """A launch begins; whoever launches has had the chance to repair what held a unit."""
+        for record in self.units.values():
+            record.forget_failures()
+            if record.phase == "held":
+                record.phase, record.down = "waiting", None
+        self.index = Index(self.units, at)
+
+    def deploy(self, units: tuple[UnitId, ...], at: float) -> None:
+        expect(
+            all(record.node is None for record in self.units.values()), "units are still on nodes"
+        )
+        known = self.units
+        wanted = {str(unit): unit for unit in units}
+        self.retired.update(
+            {name: old.generation for name, old in known.items() if name not in wanted}
+        )
+        self.units = {
+            name: known.get(name) or UnitRecord(unit=unit, generation=self.retired.pop(name, 0))
+            for name, unit in wanted.items()
+        }
+        self.index = Index(self.units, at)
+
+    def change(self, fact: UnitFact | PlacementFact, domain: str = "") -> None:
+        """Apply a fact about one unit; `domain`, of a unit that goes down: of its node."""
+        name = str(fact.unit)
+        record = self.units.get(name)
+        if record is None:
+            raise Illegal("unknown unit")
+        before = record.node
+        match fact:
+            case UnitPlaced():
+                _place(record, fact)
+            case UnitRunning():
+                _expect(record, record.phase == "placed", "unit was not placed")
+                _expect(record, record.generation == fact.generation, "old generation")
+                record.phase, record.down = "running", None
+            case UnitDown():
+                _take_down(record, fact, domain)
+            case UnitWaiting():
+                _expect(record, record.phase == "waiting", "unit does not wait")
+                record.announced = True
+            case UnitHeld():
+                _expect(record, record.phase == "waiting", "unit is not down")
+                record.phase = "held"
+            case UnitReleased():
+                _expect(record, record.phase == "held", "unit is not held")
+                record.phase, record.down = "waiting", None
+                record.forget_failures()
+            case UnitParked():
+                _park(record)
+            case _:
+                assert_never(fact)
+        self.index.moved(name, record, before, fact.at)
+
+
+def _expect(record: UnitRecord, holds: bool, why: str) -> None:
+    if not holds:
+        raise Illegal(f"{why} ({record.phase})")
+
+
+def _place(record: UnitRecord, fact: UnitPlaced) -> None:
+    _expect(record, record.phase == "waiting", "unit does not wait")
+    _expect(record, fact.generation == record.generation + 1, "generation is not the next")
+    record.phase, record.generation = "placed", fact.generation
+    record.node, record.incarnation = fact.node, fact.incarnation
+    record.placed_at, record.announced = fact.at, False
+
+
+def _park(record: UnitRecord) -> None:
+    if record.node is not None:
+        record.home, record.home_domain = record.node, ""
+    if record.phase != "held":
+        record.phase = "waiting"
+    record.node = record.incarnation = record.down = None
+    record.announced = False
+
+
+def _take_down(record: UnitRecord, fact: UnitDown, domain: str) -> None:
+    _expect(record, record.phase in ("placed", "running"), "unit is not up")
+    _expect(record, record.generation == fact.generation, "old generation")
+    record.phase, record.node, record.incarnation = "waiting", None, None
+    record.home, record.home_domain = fact.node, domain
+    record.down, record.retry_at = fact.reason, fact.retry_at
+    match fact.reason:
+        case "node lost":
+            record.crashes = (*record.crashes, fact.at)[-HISTORY_LENGTH:]
+            return
+        case "no space":
+            record.shortages = (*record.shortages, fact.at)[-HISTORY_LENGTH:]
+        case "stalled" | "never started":
+            record.stalls += 1
+            record.errors = (*record.errors, fact.at)[-HISTORY_LENGTH:]
+        case "error" | "stopped by itself":
+            record.errors = (*record.errors, fact.at)[-HISTORY_LENGTH:]
+        case _:
+            assert_never(fact.reason)
+    record.operator, record.error = fact.operator, fact.error

@@ -1,0 +1,109 @@
+"""Which node gets a unit: first starts, takeovers, and what waits for room."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.control.world import FULL, POLICY, A, B, C, World, acts, facts, started
+
+from holdfast.control import commands as c
+from holdfast.control import facts as f
+
+pytestmark = pytest.mark.unit
+
+
+def test_first_units_wait_for_the_workers_and_spread_over_them():
+    """Nothing is placed until all workers have joined; then each gets its share and spares none."""
+    world = World(policy=replace(POLICY, workers=2))
+    assert acts(world.join("n0")) == []
+    assert acts(world.join("s0", spare=True)) == []
+    got = world.join("n1")
+    assert got == [
+        c.Record(
+            fact=f.NodeJoined(
+                at=100.0,
+                cause="e4",
+                node="n1",
+                incarnation="n1-3",
+                launch="L1",
+                domain="d0",
+                pid=1003,
+                spare=False,
+            )
+        ),
+        c.Record(
+            fact=f.UnitPlaced(
+                at=100.0,
+                cause="e4",
+                unit=A,
+                generation=1,
+                node="n0",
+                incarnation="n0-1",
+                reason="first start",
+            )
+        ),
+        c.StartUnit(cause="e4", node="n0", unit=A, generation=1, clone_from=None),
+        c.Record(
+            fact=f.UnitPlaced(
+                at=100.0,
+                cause="e4",
+                unit=B,
+                generation=1,
+                node="n1",
+                incarnation="n1-3",
+                reason="first start",
+            )
+        ),
+        c.StartUnit(cause="e4", node="n1", unit=B, generation=1, clone_from=None),
+    ]
+
+
+def test_a_missing_worker_delays_the_start_only_so_long():
+    """After `gather_s` the nodes that are there get the units."""
+    world = World(policy=replace(POLICY, workers=2, gather_s=2.0))
+    world.join("n0")
+    assert acts(world.advance(1.5)) == []
+    assert acts(world.advance(0.5)) == [("start", "a#0", 1, "n0"), ("start", "b#0", 1, "n0")]
+
+
+def test_all_units_of_one_node_go_to_one_spare():
+    """The second spare is kept for the next failure."""
+    world = started(nodes=("n0",), spares=("s0", "s1"))
+    got = world.exit("n0")
+    assert acts(got) == [("start", "a#0", 2, "s0", 1), ("start", "b#0", 2, "s0", 1)]
+
+
+def test_without_room_units_wait_and_a_joining_node_gets_them():
+    """The empty pool is told once; units start when a node joins."""
+    world = started(nodes=("n0",), spares=())
+    got = world.exit("n0")
+    assert facts(got)[-2:] == ["unit_waiting", "unit_waiting"]
+    assert acts(got) == []
+    assert world.advance(30.0) == []
+    got = world.join("n9")
+    assert acts(got) == [("start", "a#0", 2, "n9", 1), ("start", "b#0", 2, "n9", 1)]
+    world.run("n9")
+    world.run("n9")
+    assert [r.outcome for r in world.coordinator.state.recoveries] == ["caught up"] * 2
+
+
+def test_survivors_take_units_only_up_to_their_room():
+    """`max_units_per_node` bounds what a survivor takes; the rest waits."""
+    policy = replace(POLICY, workers=2, max_units_per_node=2)
+    world = started(spares=(), units=(A, B, C), policy=policy)
+    assert sorted(map(world.where, (A, B, C))) == ["n0", "n0", "n1"]
+    got = world.exit("n0")
+    assert len([act for act in acts(got) if act[0] == "start"]) == 1
+    assert facts(got).count("unit_waiting") == 1
+
+
+def test_a_unit_without_room_is_tried_elsewhere():
+    """First where it was, for it may have been a moment; then on a spare."""
+    world = started(nodes=("n0",), spares=("s0",))
+    places = []
+    for _ in range(2):
+        node = world.coordinator.state.unit(B).node
+        world.set(node, B, state="failed", operator="b", error=FULL)
+        world.beat(node)
+        world.advance(5.0)
+        places.append(world.coordinator.state.unit(B).node)
+    assert places == ["n0", "s0"]
