@@ -64,7 +64,7 @@ def report(turn: Turn, node: NodeRecord, told: UnitReport) -> None:
         case "starting":
             vitals = turn.vitals.units.get(str(record.unit))
             if vitals is not None and vitals.generation == told.generation:
-                vitals.prepare(turn.policy.search_s, turn.now)
+                vitals.prepare(turn.policy.search_s, turn.now, told.doing)
         case "failed":
             reason: DownReason = "no space" if _NO_SPACE.search(told.error or "") else "error"
             down(turn, record, reason=reason, operator=told.operator, error=told.error)
