@@ -88,7 +88,7 @@ def test_one_run_survives_every_crash_point_in_turn(tmp_path):
 
 @pytest.mark.chaos
 @pytest.mark.sample(point="after-slice-record", unit="double#0")
-@pytest.mark.sample(point="during-clone", unit="windows#0")
+@pytest.mark.sample(point="during-clone", unit="double#0")
 @pytest.mark.parametrize("unit", ["double#0", "events#0", "windows#0"])
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_a_unit_survives_a_crash_point(tmp_path, unit, point):

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
@@ -140,10 +141,13 @@ def read(folder):
     ]
 
 
-def run(spark, p, folder, done, *, epochs=EPOCHS, generation=0, single=False, **options):
+def run(
+    spark, p, folder, done, *, epochs=EPOCHS, generation=0, single=False, fails=False, **options
+):
     """Run all units until every exporter has delivered an epoch and `done` says so.
 
-    With `single`, no batch spans several epochs: then a wrong watermark shows for certain.
+    With `single`, no batch spans several epochs: then a wrong watermark shows for certain. A unit
+    that `fails` ends it too, and its report is returned.
     """
     deployment = deploy(p, **options)
     if single:
@@ -158,10 +162,12 @@ def run(spark, p, folder, done, *, epochs=EPOCHS, generation=0, single=False, **
         while True:
             found = host.poll()
             failed = [item for item in found if item.state == "failed"]
+            if failed and fails:
+                return failed[0]
             assert not failed, f"{failed[0].unit} {failed[0].error}"
             reached = [item.epoch for item in found if item.unit.segment in exporters]
             if min(reached) >= epochs and done(folder):
-                return
+                return None
             assert time.monotonic() < deadline, f"not done: {found}"
             time.sleep(0.05)
     finally:
@@ -353,3 +359,52 @@ def test_a_join_of_sources_far_apart_and_a_window_behind_it(spark, tmp_path, sha
     rows = {int(seconds(row["ts"]) // WINDOW_S): row["n"] for row in read(tmp_path / "windows")}
     rows = {window: n for window, n in rows.items() if (window + 1) * WINDOW_S <= KNOWN_S}
     assert rows == {window: expected[window] for window in rows}
+
+
+def follow(key, batches, state):
+    """Keep the oldest time of a key; a row for each new one, with that time if `key` says so."""
+    times = sorted(ts for batch in batches for ts in batch["ts"])
+    oldest = pd.Timestamp(state.get[0], unit="us", tz="UTC") if state.exists else times[0]
+    state.update((oldest.value // 1000,))
+    given = [oldest if key[0] == "first" else ts for ts in times]
+    yield pd.DataFrame({"ts": given, "key": [key[0]] * len(given)})
+
+
+def custom(which):
+    """Custom state that gives out the time of each row, or of the first, and windows behind it."""
+
+    def own(frame):
+        return frame.groupBy("key").applyInPandasWithState(
+            follow, "ts timestamp, key string", "oldest bigint", "append", "NoTimeout"
+        )
+
+    p = Pipeline("custom", event_time=("ts", f"{DELAY_S} seconds"), epoch="0.25s")
+    rows = p.source("rows", Generator(behind, SCHEMA))
+    named = rows.map("named", lambda frame: frame.select("ts", F.lit(which).alias("key")))
+    followed = named.stateful("own", own, key="key")
+    p.sink("windows", followed.aggregate("window", per_window), Parquet("windows"))
+    return p
+
+
+@pytest.mark.parametrize("cuts", ["none", pytest.param("all", marks=pytest.mark.full)])
+def test_custom_state_that_gives_out_late_rows_says_so(spark, tmp_path, cuts):
+    """Rows behind the promised watermark would be dropped unseen: the unit fails and names them."""
+    never = partial(run, done=lambda _: False, single=True, fails=True, cuts=cuts)
+    report = never(spark, custom("first"), tmp_path)
+    assert (report.unit.segment, report.operator) == ("own", "own")
+    assert "gave out a row with ts = 2026-01-01 00:00:00 UTC, after its earlier" in report.error
+    assert "so 'window' would drop it" in report.error
+
+
+@pytest.mark.parametrize("cuts", [pytest.param("none", marks=pytest.mark.full), "all"])
+def test_custom_state_within_the_watermark_loses_nothing(spark, tmp_path, cuts):
+    """Rows with times as they came in are all counted in the windows behind."""
+    done = partial(closed, sink="windows", column="ts")
+    run(spark, custom("each"), tmp_path, done, single=True, epochs=0, cuts=cuts)
+    expected = Counter(
+        int(seconds(ts) // WINDOW_S) for epoch in in_time(0, KNOWN_S + 10)[0] for ts, *_ in epoch
+    )
+    for row in read(tmp_path / "windows"):
+        window = int(seconds(row["ts"]) // WINDOW_S)
+        if (window + 1) * WINDOW_S <= KNOWN_S:
+            assert row["n"] == expected[window], window

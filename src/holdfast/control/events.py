@@ -53,6 +53,8 @@ class UnitReport:
     """The operator that failed, if known."""
     error: str | None = None
     """The Python traceback of a failed unit, or why one stopped."""
+    doing: str | None = None
+    """What takes a unit long that makes no batch meanwhile, and how far it has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,8 @@ class UnitView:
     state_bytes: int | None
     age_s: float | None
     """Since its last report."""
+    doing: str | None = None
+    """What takes it long while it makes no batch, and how far it has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

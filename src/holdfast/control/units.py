@@ -209,7 +209,7 @@ class UnitLife:
             case "starting":
                 vitals = self._signs.units.get(name)
                 if vitals is not None and vitals.generation == told.generation:
-                    vitals.prepare(self._policy.search_s, moment.now)
+                    vitals.prepare(self._policy.search_s, moment.now, told.doing)
             case "failed":
                 reason: DownReason = "no space" if _NO_SPACE.search(told.error or "") else "error"
                 self._down(moment, record, reason=reason, operator=told.operator, error=told.error)

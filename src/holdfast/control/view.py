@@ -105,6 +105,7 @@ def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> UnitView:
         batch_ms=report.batch_ms if report else None,
         state_bytes=report.state_bytes if report else None,
         age_s=round(now - vitals.heard_at, 3) if vitals else None,
+        doing=report.doing if report else None,
     )
 
 

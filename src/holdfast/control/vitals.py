@@ -6,7 +6,7 @@ until then every node has the benefit of the doubt (`Policy.reconnect_s`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.control.events import Gauges, UnitReport
 from holdfast.control.pool import Pool
@@ -45,8 +45,9 @@ class UnitVitals:
     preparing_since: float | None = None
     """Since when a unit that ran says that it is starting."""
 
-    def prepare(self, limit_s: float, now: float) -> None:
+    def prepare(self, limit_s: float, now: float, doing: str | None = None) -> None:
         """It is not stalled, only busy, unless that takes too long."""
+        self.report = replace(self.report, doing=doing)
         if self.preparing_since is None:
             self.preparing_since = now
         if now - self.preparing_since < limit_s:

@@ -1,7 +1,8 @@
 """Shards and forced boundaries of a pipeline, and the topology that planners see of it.
 
 The rules of forced boundaries stand in `holdfast.topology.boundaries`; here a pipeline is told to
-them. Two reasons only a pipeline knows: a source, and an operator declared nondeterministic.
+them. Three reasons only a pipeline knows: a source, an operator declared nondeterministic, and one
+that quarantines.
 
 An operator without a key and without state runs in as many shards as the one it is fused with; when
 it reads a boundary it has one, since rows without a key are all in group 0.
@@ -48,6 +49,11 @@ def layout(
             declared[i] = "source"
         elif not operator.deterministic:
             declared[i] = "nondeterministic"
+    for operator in inner:
+        if operator.on_error == "quarantine":
+            # Fused with what is before it, a bad row would take all rows of the same origin along.
+            for name in operator.inputs:
+                declared.setdefault(place[name], "quarantine")
     readers = [
         [place[one.name] for one in pipeline.consumers(operator.name) if one.kind != "sink"]
         for operator in inner

@@ -73,17 +73,27 @@ class ForeachBatch:
 Sink: TypeAlias = Parquet | Sqlite | Console | ForeachBatch
 
 
-def check_apart(sinks: Iterable[tuple[str, Sink]], root: str | Path) -> None:
+def check_apart(
+    sinks: Iterable[tuple[str, Sink]], root: str | Path, *, taken: Iterable[Path] = ()
+) -> None:
     """Refuse two sinks that write into one place; `root` is where relative paths begin.
 
     Two tables of one Sqlite file are two places. A directory of Parquet files is read as a whole,
-    so nothing else may be delivered below it.
+    so nothing else may be delivered below it. `taken` are places of the run itself.
     """
     places = [
         (name, sink, Path(root, sink.path).resolve())
         for name, sink in sinks
         if isinstance(sink, Parquet | Sqlite)
     ]
+    for own in [path.resolve() for path in taken]:
+        for name, sink, place in places:
+            if own == place or own in place.parents or _below(sink, place, own):
+                raise BadInputError(
+                    f"its path {sink.path!r} and the run's own {own.name!r} overlap",
+                    where=name,
+                    hint="give it a directory of its own, such as 'out'",
+                )
     for (one, first, here), (other, second, there) in combinations(places, 2):
         if isinstance(first, Sqlite) and isinstance(second, Sqlite):
             if here == there and first.table.lower() == second.table.lower():

@@ -76,6 +76,19 @@ def schemas_path(run_dir: Path) -> Path:
     return run_dir / "schemas.json"
 
 
+def own_places(run_dir: Path) -> tuple[Path, ...]:
+    """Everything in a run directory that a run keeps for itself: no place for results."""
+    folders = ("log", "units", "checkpoints", "kept", "coordinator")
+    files = (ENDPOINT, SPEC, "origin")
+    return (
+        *(run_dir / name for name in (*folders, *files)),
+        nodes_folder(run_dir),
+        scratch_folder(run_dir),
+        processes_path(run_dir),
+        schemas_path(run_dir),
+    )
+
+
 def temporary_path(path: Path, writer: int) -> Path:
     """Where a file is written before it takes its place; a number per process or thread."""
     return path.with_name(f"{path.name}.{writer}.tmp")

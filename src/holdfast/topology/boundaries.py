@@ -12,7 +12,16 @@ from typing import Literal
 
 from holdfast.topology.graph import Topology, iter_links, per_operator
 
-Reason = Literal["source", "sink", "consumers", "exchange", "nondeterministic", "state", "required"]
+Reason = Literal[
+    "source",
+    "sink",
+    "consumers",
+    "exchange",
+    "nondeterministic",
+    "quarantine",
+    "state",
+    "required",
+]
 
 REASONS: Mapping[Reason, str] = {
     "source": "its rows are kept as they came in, late ones apart, before anything is computed",
@@ -20,6 +29,7 @@ REASONS: Mapping[Reason, str] = {
     "consumers": "several operators read it, and Spark would compute it once for each",
     "exchange": "rows move between shards behind it, and they do so through the log only",
     "nondeterministic": "a redo may come out differently, so its first output is kept",
+    "quarantine": "what follows it quarantines, and it is rows of its own input that are put aside",
     "state": "another stateful operator or one with several inputs follows, and a segment keeps "
     "one state so that it survives a change of plan",
     "required": "the topology requires it",

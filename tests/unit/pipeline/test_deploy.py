@@ -72,6 +72,25 @@ def test_cutting_once_splits_one_segment():
     }
 
 
+def test_an_operator_that_quarantines_reads_boundaries():
+    """What it puts aside are rows of its own input; planners count the boundary."""
+    p = Pipeline("picky")
+    split = p.source("lines", Rate(10)).map("split", same, on_error="quarantine")
+    joined = split.join("pairs", p.source("others", Rate(1)), both, key="value")
+    last = joined.map("slim", same).map("check", same, on_error="quarantine").map("end", same)
+    p.sink("out", last, Parquet("out"))
+    forced = layout(p).forced
+    assert forced["slim"] == "quarantine"
+    assert forced.keys() == {"lines", "others", "slim", "end"}
+    assert shape(deploy(p))["end"] == ("check", "end")
+    required = {op.name for op in p.topology().operators if op.backup == "required"}
+    assert required == {"lines", "others", "slim"}
+    alone = Pipeline("alone")
+    checked = alone.source("lines", Rate(10)).map("check", same, on_error="quarantine")
+    alone.sink("out", checked, Parquet("out"))
+    assert layout(alone, fuse_sources=True).forced["lines"] == "quarantine"
+
+
 def test_fused_sources_run_with_what_follows_them():
     """With fuse_sources a lone source's rows are not logged before they are used."""
     deployment = deploy(word_count(), fuse_sources=True)

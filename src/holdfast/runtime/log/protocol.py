@@ -116,13 +116,16 @@ def output_watermark(
 
     Spark runs a batch at the watermark that the batch before left behind, so a stateful segment
     may emit, one batch later, rows down to the watermark before: its promise lags one batch. What
-    closes then has its end behind that watermark, so its last instant at or behind Spark's. A join
-    may give out rows that are older still, by `lag_us` (None: of any age).
+    closes then has its end behind that watermark, so its last instant at or behind Spark's, which
+    knows whole milliseconds only. A join may give out rows that are older still, by `lag_us` (None:
+    of any age).
     """
     if not stateful:
         return current.watermark_us
     known = previous.watermark_us if previous else None
-    return None if known is None or lag_us is None else spark_watermark(known) - lag_us
+    if known is None or lag_us is None:
+        return None
+    return spark_watermark(known) // 1000 * 1000 - lag_us
 
 
 def retained_floor(newest: int, retain: int = RETAIN_BATCHES) -> int:

@@ -24,13 +24,13 @@ from holdfast.deployment.records import (
     parse_record_name,
     record_name,
 )
-from holdfast.errors import CheckFailedError, HoldfastError
+from holdfast.errors import CheckFailedError, CorruptLogError, HoldfastError
 from holdfast.rundir.layout import ORIGIN, Layout, member
 from holdfast.runtime.log.store import FileStore, RecordStore
 
-MAX_SKIPS = 8
-"""Versions of a batch's skip record: one per operator that fails, and a few for functions that do
-not fail on the same rows every time. A batch that needs more is not saved."""
+MAX_SKIPS = 64
+"""Versions of a batch's skip record: one per search, which ends after a while with what it has
+found by then. A batch that needs more is not saved."""
 
 
 class SupersededError(HoldfastError):
@@ -89,7 +89,7 @@ class SliceLog:
             return None
         record = self.range(unit, number)
         if record is None:
-            raise SupersededError(f"{unit}: range record {number} is gone: a newer unit went on")
+            raise self._missing(self.layout.ranges(unit), self.layout.unit_floors(unit), number)
         return record
 
     def put_range(self, record: RangeRecord) -> RangeRecord:
@@ -151,10 +151,9 @@ class SliceLog:
 
     def need_slice(self, boundary: str, shard: int, number: int) -> SliceRecord:
         record = self.slice(boundary, shard, number)
-        if record is None or number < self.floor(self.layout.slice_floors(boundary, shard)):
-            raise SupersededError(
-                f"slice {number} of {boundary} shard {shard} is gone: a newer unit went on"
-            )
+        floors = self.layout.slice_floors(boundary, shard)
+        if record is None or number < self.floor(floors):
+            raise self._missing(self.layout.slices(boundary, shard), floors, number)
         return record
 
     def slices_from(self, boundary: str, shard: int, number: int) -> Iterator[SliceRecord]:
@@ -296,6 +295,16 @@ class SliceLog:
             self.store.delete(name)
             raise
         return stored
+
+    def _missing(self, folder: str, floors: str, number: int) -> HoldfastError:
+        """Why a record is not there that somebody depends on: floors rise before it is removed."""
+        name, floor = member(folder, number), self.floor(floors)
+        if number < floor:
+            return SupersededError(f"{name} was trimmed (floor {floor}): a newer unit went on")
+        return CorruptLogError(
+            f"is not there, and nothing from {floor} on was trimmed: removed, or never put",
+            path=str(self.layout.root / name),
+        )
 
     def _get(self, kind: type[R], name: str) -> R | None:
         data = self.store.get(name)

@@ -21,7 +21,13 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.sinks import check_apart
-from holdfast.rundir.paths import schemas_path, scratch_path, temporary_path, warm_folder
+from holdfast.rundir.paths import (
+    own_places,
+    schemas_path,
+    scratch_path,
+    temporary_path,
+    warm_folder,
+)
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
@@ -287,9 +293,8 @@ class SparkUnitHost:
         schema = to_arrow_schema(self.schemas()[boundary.operator], timezone="UTC")
         if operator.sink is None:
             raise AssertionError("a sink operator has a sink")
-        check_apart(
-            [(item.name, item.sink) for item in self._pipeline.sinks if item.sink], self._root
-        )
+        sinks = [(item.name, item.sink) for item in self._pipeline.sinks if item.sink]
+        check_apart(sinks, self._root, taken=own_places(self._root))
         delivery = make_delivery(
             operator.sink,
             context=context,

@@ -21,6 +21,7 @@ from pathlib import Path
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE, check_apart
+from holdfast.rundir.paths import own_places
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.store import FileStore
 
@@ -47,7 +48,8 @@ class Life:
 
 def check_sinks(pipeline: Pipeline, run_dir: Path, fresh: Collection[str] = ()) -> None:
     """Refuse sinks that would mix their rows with others; `fresh` ones are to be reset."""
-    check_apart([(item.name, item.sink) for item in pipeline.sinks if item.sink], run_dir)
+    sinks = [(item.name, item.sink) for item in pipeline.sinks if item.sink]
+    check_apart(sinks, run_dir, taken=own_places(run_dir))
     log = SliceLog(run_dir)
     for operator in pipeline.sinks:
         unit = f"{operator.name}#0"

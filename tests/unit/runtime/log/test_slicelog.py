@@ -242,6 +242,21 @@ def test_what_is_found_below_the_floor_does_not_exist(tmp_path):
         log.need_slice("a", 0, 3)
 
 
+@pytest.mark.parametrize("floor", [0, 3])
+def test_a_missing_record_is_not_called_trimmed(tmp_path, floor):
+    """What is not below the floor was removed or never put; the file is named."""
+    log = SliceLog(tmp_path)
+    log.raise_floor(log.layout.unit_floors("x#0"), floor)
+    log.raise_floor(log.layout.slice_floors("a", 0), floor)
+    with pytest.raises(CorruptLogError, match=r"ranges/t0-0000000003: is not there, .* never put"):
+        log.need_range("x#0", 3)
+    with pytest.raises(CorruptLogError, match=r"slices/t0-0000000003: is not there, .* never put"):
+        log.need_slice("a", 0, 3)
+    if floor:
+        with pytest.raises(SupersededError, match="was trimmed"):
+            log.need_range("x#0", 2)
+
+
 def test_claims_do_not_pile_up(tmp_path):
     """However often a unit is taken over, one claim is left, and it is the newest."""
     for generation in range(1, 50):
@@ -328,8 +343,16 @@ def test_a_stateful_segments_watermark_lags_one_batch():
     old = RangeRecord(unit="u", number=0, after=-1, upto=0, watermark_us=10)
     new = RangeRecord(unit="u", number=1, after=0, upto=1, watermark_us=20)
     assert output_watermark(old, new, stateful=False) == 20
-    assert output_watermark(old, new, stateful=True) == 9
+    assert output_watermark(old, new, stateful=True, lag_us=1) == -1
     assert output_watermark(None, old, stateful=True) is None
+
+
+@pytest.mark.parametrize(("known", "promised"), [(5001, 5000), (5000, 4000), (5999, 5000)])
+def test_a_stateful_segment_promises_whole_milliseconds(known, promised):
+    """Spark closes a session that ends within a millisecond only with the next one."""
+    old = RangeRecord(unit="u", number=0, after=-1, upto=0, watermark_us=known)
+    new = RangeRecord(unit="u", number=1, after=0, upto=1, watermark_us=9000)
+    assert output_watermark(old, new, stateful=True) == promised
 
 
 @given(st.integers(-1, 100), st.integers(-50, 200), st.integers(1, 5), st.integers(1, 9))

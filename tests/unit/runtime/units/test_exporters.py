@@ -346,3 +346,31 @@ def test_paths_are_compared_in_the_run_directory(tmp_path):
     pipeline.validate()
     with pytest.raises(BadInputError, match=r"two: its path .* overlap"):
         check_sinks(pipeline, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        Parquet("log"),
+        Parquet("units/mine"),
+        Parquet("out/../checkpoints"),
+        Parquet("."),
+        Sqlite("run.json"),
+        Sqlite("nodes/out.db"),
+    ],
+)
+def test_a_sink_keeps_out_of_what_the_run_keeps(tmp_path, sink):
+    """Results among the records would be taken for them, or removed with them."""
+    pipeline = Pipeline("p")
+    pipeline.sink("out", pipeline.source("a", Rate(1)), sink)
+    with pytest.raises(BadInputError, match=r"out: its path .* and the run's own .* overlap"):
+        check_sinks(pipeline, tmp_path)
+
+
+def test_a_database_may_lie_beside_the_records(tmp_path):
+    """Only a directory is read as a whole."""
+    pipeline = Pipeline("p")
+    stream = pipeline.source("a", Rate(1))
+    pipeline.sink("one", stream, Sqlite("out.db"))
+    pipeline.sink("two", stream, Parquet("logs"))
+    check_sinks(pipeline, tmp_path)

@@ -17,10 +17,14 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
+from holdfast.runtime.spark.io.publish import hashable
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 
 _MARK = "_hf_mark"
 """Column with Spark's next watermark in a tick row, null in all others."""
+
+_ROW = "_hf_row"
+"""Column with a hash of all others."""
 
 
 class OperatorError(HoldfastError):
@@ -142,7 +146,22 @@ def build(
         results[name] = apply_operator(operator, inputs)
         if name == stop_after:
             break
+        if operator.on_error == "quarantine" and name != segment.operators[-1]:
+            results[name] = computed(results[name])
     return results[stop_after or segment.operators[-1]]
+
+
+def computed(frame: DataFrame) -> DataFrame:
+    """The same rows, each of them computed in all its columns before anything behind it is.
+
+    Spark leaves out columns that nobody reads, and runs filters before the functions below them.
+    Then a function would fail on a row or not depending on what it is fused with. So a hash of all
+    columns is made, which is not determined, so that no filter moves past it; and read, so that it
+    is not left out, by a filter that every row passes.
+    """
+    row = F.xxhash64(*[hashable(frame, name) for name in frame.columns], F.spark_partition_id())
+    smallest = F.lit(-(1 << 63))
+    return frame.withColumn(_ROW, row).where(F.col(_ROW) >= smallest).drop(_ROW)
 
 
 def apply_operator(operator: PipelineOperator, inputs: list[DataFrame]) -> DataFrame:

@@ -64,7 +64,7 @@ def writing(
         _group(boundary.key).alias(name)
         for boundary, name in zip(boundaries, group_columns, strict=True)
     ]
-    hashed = F.xxhash64(*[_hashable(frame, name) for name in frame.columns]).alias(_HASH)
+    hashed = F.xxhash64(*[hashable(frame, name) for name in frame.columns]).alias(_HASH)
     columns = [F.col(f"`{name}`") for name in frame.columns]
     folders = [str(layout.data(boundary.name, shard)) for boundary in boundaries]
     write = _task(folders, group_columns, generation, number)
@@ -159,7 +159,7 @@ def _group(key: tuple[str, ...]) -> Any:
     return F.pmod(F.hash(*[F.col(f"`{name}`") for name in key]), F.lit(KEY_GROUPS)).cast("int")
 
 
-def _hashable(frame: DataFrame, name: str) -> Any:
+def hashable(frame: DataFrame, name: str) -> Any:
     """Spark refuses to hash maps, whose order means nothing: their entries, sorted, instead."""
     column = F.col(f"`{name}`")
     if not _has_map(frame.schema[name].dataType):

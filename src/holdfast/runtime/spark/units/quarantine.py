@@ -1,22 +1,23 @@
 """Finding the rows that make a batch fail, so that it can go on without them.
 
-Problem: a batch fails in a user's function on few of its many rows; find them with few runs. The
-rows are divided until each failing part is one row: k bad rows among n take O(k log n) runs of the
-segment on static DataFrames. Rows that fail only together cannot be told apart; then nothing is
-skipped and the unit fails as it would without quarantine. So it does if a row fails in an operator
-that does not quarantine. Several operators of a segment may: when the next one fails, the search
-goes on from the rows that are left out already.
+The batch's rows are run again in parts (`isolate`), up to the operator that failed, on static
+DataFrames. Rows that fail only together cannot be told apart; then nothing is skipped and the unit
+fails as it would without quarantine. So it does if a row fails in an operator that does not
+quarantine. One that does reads boundaries alone, so the rows are those of its input.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.deployment import Segment
 from holdfast.deployment.records import RangeRecord, SkipRecord
@@ -26,31 +27,69 @@ from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.frames.check import quiet
 from holdfast.runtime.spark.frames.compile import OperatorError, build, culprit
-from holdfast.runtime.spark.io.reader import TICK, ReaderSpec
+from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec
+from holdfast.runtime.spark.units.isolate import (
+    TOGETHER,
+    Place,
+    Reached,
+    SearchEndedError,
+    isolate,
+)
 from holdfast.runtime.units.aside import forget, put_aside
 from holdfast.runtime.units.threads import UnitContext
 
-WAYS = 8
-"""Into how many parts failing rows are divided: a failing run costs a Python worker, so seconds, a
-succeeding one a tenth of one; many small parts need few failing runs."""
-MAX_RUNS = 400
-"""A search that has found nothing in so many runs is given up."""
-RUNS_PER_ROW = 64
-"""Runs that every row found allows on top: a large batch, as after a pause, has more bad rows and
-needs more runs for each, and must not be given up where several small ones would have passed."""
-MAX_ROWS = 1000
-"""A batch with more bad rows than this is not worth saving: the function fails on everything."""
-
-Place = tuple[str, int]
-"""Boundary, and position of a row in reading order."""
+_DATA_STATES = ("21", "22", "38", "P0")
+"""SQLSTATE classes of what a row does to a function: cardinality, data, Python, raised by hand."""
 
 
-class SearchEndedError(Exception):
-    """The search was given up."""
+class Trial:
+    """Runs some rows of a batch again, up to one operator, to see whether it fails."""
 
+    def __init__(
+        self,
+        context: UnitContext,
+        *,
+        spark: SparkSession,
+        pipeline: Pipeline,
+        spec: ReaderSpec,
+        operator: str,
+        tables: Mapping[str, Any],
+    ) -> None:
+        self._context = context
+        self._spark = spark
+        self._pipeline = pipeline
+        self._spec = spec
+        self._operator = operator
+        self._tables = tables
+        self._alone = threading.Lock()
+        self.doubtful = False
+        """Whether a run failed of which nothing says that a row is to blame, and not, say, the
+        disk."""
 
-class TooManyRunsError(SearchEndedError):
-    """There are too many bad rows."""
+    def fails(self, places: Sequence[Place]) -> bool:
+        """Raises if another operator fails, which is to fail."""
+        context, pipeline = self._context, self._pipeline
+        frames = {item.boundary: self._frame(item, places) for item in self._spec.inputs}
+        try:
+            with self._alone:  # what users write may use names of the session
+                result = build(
+                    pipeline, context.deployment, context.segment, frames, stop_after=self._operator
+                )
+            result.write.format("noop").mode("overwrite").save()
+        except (OperatorError, PySparkException) as error:
+            blamed = blame(pipeline, context.segment, error)
+            if blamed is not None and pipeline.operator(blamed).on_error != "quarantine":
+                raise SearchEndedError(blamed) from error
+            self.doubtful = self.doubtful or not _of_data(error)
+            return True
+        return False
+
+    def _frame(self, item: InputSpec, places: Sequence[Place]) -> DataFrame:
+        chosen = [at for boundary, at in places if boundary == item.boundary]
+        rows = self._tables[item.boundary].take(pa.array(chosen, pa.int64()))
+        struct = item.struct()
+        schema = type(struct)([field for field in struct if field.name != TICK])
+        return self._spark.createDataFrame(rows, schema)
 
 
 def quarantine(
@@ -64,43 +103,26 @@ def quarantine(
     skip: SkipRecord | None,
     operator: str,
     reason: str,
+    tell: Callable[[str], object],
 ) -> bool:
-    """Put a skip record for the rows on which `operator` fails; False if none could be found.
+    """Put a skip record for rows on which `operator` fails; False if none could be found.
 
     `skip` is what the batch was run with, so what is left out already.
     """
     tables = _inputs(context, spec, previous, record)
     known = {(name, at) for name, rows in (skip.rows if skip else {}).items() for at in rows}
-
-    def succeeds(places: Sequence[Place]) -> bool:
-        frames = {}
-        for item in spec.inputs:
-            chosen = [at for boundary, at in places if boundary == item.boundary]
-            rows = tables[item.boundary].take(pa.array(chosen, pa.int64()))
-            struct = item.struct()
-            schema = type(struct)([field for field in struct if field.name != TICK])
-            frames[item.boundary] = spark.createDataFrame(rows, schema)
-        try:
-            result = build(
-                pipeline, context.deployment, context.segment, frames, stop_after=operator
-            )
-            result.write.format("noop").mode("overwrite").save()
-        except (OperatorError, PySparkException) as error:
-            blamed = blame(pipeline, context.segment, error)
-            if blamed is not None and pipeline.operator(blamed).on_error != "quarantine":
-                raise SearchEndedError(blamed) from error
-            return False
-        return True
-
     places = [
         (item.boundary, at)
         for item in spec.inputs
         for at in range(tables[item.boundary].num_rows)
         if (item.boundary, at) not in known
     ]
+    trial = Trial(
+        context, spark=spark, pipeline=pipeline, spec=spec, operator=operator, tables=tables
+    )
     try:
         with quiet():  # rows are made to fail again and again
-            bad = isolate(places, succeeds)
+            bad = find(trial, places, lambda far: tell(f"looking for rows that {operator} {far}"))
     except SearchEndedError:
         return False
     if not bad:
@@ -118,6 +140,25 @@ def quarantine(
         tables,
     )
     return True
+
+
+def find(trial: Trial, places: Sequence[Place], tell: Callable[[str], object]) -> list[Place]:
+    """Rows that fail on their own, as many as are found in time."""
+
+    def told(reached: Reached) -> None:
+        tell(f"fails on: {reached.found} found, {reached.left} of {len(places)} left to look at")
+
+    with ThreadPoolExecutor(TOGETHER) as together:
+        found = isolate(
+            places,
+            lambda parts: list(together.map(trial.fails, parts)),
+            now=time.monotonic,
+            tell=told,
+        )
+    if not trial.doubtful:
+        return found
+    # Whatever it was may be over: without rows it must not fail, and with each of them it must.
+    return [] if trial.fails([]) else [place for place in found if trial.fails([place])]
 
 
 def put_skip(context: UnitContext, record: SkipRecord, tables: Mapping[str, Any]) -> None:
@@ -155,39 +196,26 @@ def blame(pipeline: Pipeline, segment: Segment, error: BaseException) -> str | N
     return culprit(pipeline, segment, "".join(traceback.format_exception(error)))
 
 
+def _of_data(error: BaseException) -> bool:
+    """Whether an error is told to come from a row: raised in Python, or a data exception."""
+    state = error.getSqlState() if isinstance(error, PySparkException) else None
+    return isinstance(error, OperatorError) or (state or "")[:2] in _DATA_STATES
+
+
+def suspect(pipeline: Pipeline, segment: Segment) -> str | None:
+    """Whom to search if nothing tells who failed, as when Spark itself fails on a row.
+
+    The one operator that quarantines: there is no other, as it reads boundaries alone.
+    """
+    names = segment.operators
+    return next((name for name in names if pipeline.operator(name).on_error == "quarantine"), None)
+
+
 def _by_boundary(places: Iterable[Place]) -> dict[str, tuple[int, ...]]:
     found: dict[str, list[int]] = {}
     for boundary, at in sorted(places):
         found.setdefault(boundary, []).append(at)
     return {boundary: tuple(at) for boundary, at in found.items()}
-
-
-def isolate(
-    places: Sequence[Place],
-    succeeds: Callable[[Sequence[Place]], bool],
-    *,
-    max_runs: int = MAX_RUNS,
-) -> list[Place]:
-    """The rows that fail on their own, in order; empty if they fail only together."""
-    runs = 0
-    found: list[Place] = []
-
-    def search(part: Sequence[Place]) -> None:
-        nonlocal runs
-        runs += 1
-        if runs > max_runs + RUNS_PER_ROW * len(found) or len(found) > MAX_ROWS:
-            raise TooManyRunsError
-        if not part or succeeds(part):
-            return
-        if len(part) == 1:
-            found.append(part[0])
-            return
-        size = -(-len(part) // WAYS)
-        for at in range(0, len(part), size):
-            search(part[at : at + size])
-
-    search(places)
-    return found
 
 
 def _inputs(

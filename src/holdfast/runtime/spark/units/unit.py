@@ -36,6 +36,7 @@ from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
 from holdfast.runtime.spark.frames.compile import (
     OperatorError,
     build,
+    event_column,
     input_specs,
     output_lag_us,
     read_frames,
@@ -44,7 +45,8 @@ from holdfast.runtime.spark.io.publish import collect_files, number_in_task, rel
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
-from holdfast.runtime.spark.units.quarantine import blame, quarantine
+from holdfast.runtime.spark.units.promise import promise_of
+from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.publish import publish
@@ -215,6 +217,8 @@ class SparkUnit:
         frames = read_frames(session, self._spec)
         result = build(self._pipeline, context.deployment, segment, frames)
         self._lag_us = output_lag_us(self._pipeline, result)
+        column = event_column(self._pipeline, result.schema)
+        self._promise = promise_of(self._pipeline, segment, column)
         frame = self._writing(result)
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
@@ -229,7 +233,7 @@ class SparkUnit:
         if self._stopping.is_set():
             self.stop()
         self._life = QueryLife(self._spark, str(self._query.runId))
-        self.progress.tell(state="running")
+        self.progress.tell(state="running", doing=None)
         try:
             self._query.awaitTermination()
         except StreamingQueryException as error:
@@ -282,11 +286,11 @@ class SparkUnit:
 
     def _quarantined(self, error: BaseException, number: int) -> bool:
         """Whether rows were found without which the failed batch can go on."""
-        operator = self._culprit(error)
+        operator = self._culprit(error) or suspect(self._pipeline, self.context.segment)
         if operator is None or self._pipeline.operator(operator).on_error != "quarantine":
             return False
         record, previous = self._ranges(number)
-        # Many runs of the batch, so maybe a minute: to be told apart from a stall, which is killed.
+        # Many runs of the batch, so maybe minutes: to be told apart from a stall, which is killed.
         self.progress.tell(state="starting", operator=operator)
         return quarantine(
             self.context,
@@ -298,6 +302,7 @@ class SparkUnit:
             skip=self._skips.get(number),
             operator=operator,
             reason=str(error),
+            tell=lambda doing: self.progress.tell(doing=doing),
         )
 
     def _load_skips(self) -> dict[int, SkipRecord]:
@@ -374,6 +379,9 @@ class SparkUnit:
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
             raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
+        before = self._stored(number - 1) if number > 0 else None
+        if self._promise is not None and before is not None:
+            self._promise.check(log.layout, before, written.files[before.boundary])
         record, previous = self._ranges(number)
         skip = self._skips.get(number)
         watermark = output_watermark(

@@ -1,0 +1,89 @@
+"""Whether a segment keeps the watermark it has promised.
+
+A slice's watermark says that no later slice of the shard holds older rows. Spark's own operators
+keep that by their nature; a function with custom state may give out rows of any time. Behind it, a
+stateful operator would drop such rows without a word, in which batch depends on the plan and on
+failures. So a batch that holds one is not published: its unit fails and says which row came too
+late for whom. Nothing is lost, and nothing that depends on the plan is ever published.
+
+Cost: one column of the rows just written is read, and only where an operator with state follows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.deployment import Segment
+from holdfast.deployment.records import SliceFile, SliceRecord
+from holdfast.pipeline import Pipeline
+from holdfast.rundir.layout import Layout
+from holdfast.runtime.spark.frames.compile import OperatorError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What rows of a segment must not be older than, and for whose sake."""
+
+    operator: str
+    """The segment's operator with state."""
+    column: str
+    """Event time."""
+    reader: str
+    """The first operator behind it that would drop what is late."""
+
+    def check(self, layout: Layout, before: SliceRecord, files: Iterable[SliceFile]) -> None:
+        """Raise if new rows are older than the slice before them has promised."""
+        promised_us = before.watermark_us
+        if promised_us is None:
+            return
+        folder = layout.data(before.boundary, before.shard)
+        oldest = oldest_us([folder / file.name for file in files], self.column)
+        if oldest is None or oldest >= promised_us:
+            return
+        raise OperatorError(
+            self.operator,
+            f"gave out a row with {self.column} = {_time(oldest)}, after its earlier output has "
+            f"ruled out rows older than {_time(promised_us)}, so {self.reader!r} would drop it; "
+            f"give out no {self.column!r} behind the watermark, or give it another name",
+        )
+
+
+def promise_of(pipeline: Pipeline, segment: Segment, column: str | None) -> Promise | None:
+    """What a segment must keep; None if it keeps no state, or if nobody behind it goes by time."""
+    keeping = [name for name in segment.operators if pipeline.operator(name).keeps_state]
+    reader = _reader(pipeline, segment.operators[-1])
+    if not keeping or column is None or reader is None:
+        return None
+    return Promise(operator=keeping[-1], column=column, reader=reader)
+
+
+def oldest_us(files: Iterable[Path], column: str) -> int | None:
+    """The oldest time in a timestamp column of slice files, microseconds; None without any."""
+    found = []
+    for path in files:
+        with pa.memory_map(str(path)) as source:
+            table = pa.ipc.open_stream(source).read_all()
+        times = table.column(column).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        found.append(pc.min(times).as_py())
+    return min((value for value in found if value is not None), default=None)
+
+
+def _reader(pipeline: Pipeline, operator: str) -> str | None:
+    behind = {operator}
+    for later in pipeline.operators:
+        if not behind.isdisjoint(later.inputs):
+            if later.keeps_state:
+                return later.name
+            behind.add(later.name)
+    return None
+
+
+def _time(microseconds: int) -> str:
+    at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=microseconds)
+    return at.isoformat(sep=" ").replace("+00:00", " UTC")
