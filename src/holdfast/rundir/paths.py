@@ -8,6 +8,7 @@ RUN/nodes/NAME.out     standard output and error of a node and its children; NAM
 RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
 RUN/processes.jsonl    processes started: pid, start time, name; those that ended may be forgotten
 RUN/schemas.json       output schema per operator, as Spark's JSON
+RUN/tables/OP/NAME/    a static table as the run read it, for one operator: Parquet files
 """
 
 from __future__ import annotations
@@ -74,6 +75,15 @@ def processes_path(run_dir: Path) -> Path:
 
 def schemas_path(run_dir: Path) -> Path:
     return run_dir / "schemas.json"
+
+
+def tables_folder(run_dir: Path, operator: str) -> Path:
+    """Static tables of one operator."""
+    return run_dir / "tables" / operator
+
+
+def table_path(run_dir: Path, operator: str, table: str) -> Path:
+    return tables_folder(run_dir, operator) / table
 
 
 def temporary_path(path: Path, writer: int) -> Path:
