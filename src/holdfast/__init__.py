@@ -6,7 +6,9 @@ stays quick and planning never needs Spark.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,9 +23,12 @@ if TYPE_CHECKING:
         Rate,
         SparkSource,
         Sqlite,
+        Stream,
+        Table,
     )
     from holdfast.planners.interface import PlanRequest
     from holdfast.planners.planning import plan_topology
+    from holdfast.scripting import plan, profile, prove, run
     from holdfast.topology.files import load_topology, save_topology
     from holdfast.topology.graph import Edge, Operator, Query, Topology
 
@@ -45,9 +50,15 @@ _HOME = {
     "Rate": "holdfast.pipeline",
     "SparkSource": "holdfast.pipeline",
     "Sqlite": "holdfast.pipeline",
+    "Stream": "holdfast.pipeline",
+    "Table": "holdfast.pipeline",
     "Topology": "holdfast.topology.graph",
     "load_topology": "holdfast.topology.files",
+    "plan": "holdfast.scripting",
     "plan_topology": "holdfast.planners.planning",
+    "profile": "holdfast.scripting",
+    "prove": "holdfast.scripting",
+    "run": "holdfast.scripting",
     "save_topology": "holdfast.topology.files",
 }
 
@@ -67,9 +78,15 @@ __all__ = [
     "Rate",
     "SparkSource",
     "Sqlite",
+    "Stream",
+    "Table",
     "Topology",
     "load_topology",
+    "plan",
     "plan_topology",
+    "profile",
+    "prove",
+    "run",
     "save_topology",
 ]
 
@@ -78,3 +95,27 @@ def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+class _CallablePackage(ModuleType):
+    """A package that is also the function of its name: `holdfast.plan(...)`, `holdfast.plan.ftc`.
+
+    Whoever has imported `holdfast.plan` finds the package under that name, whoever has not the
+    function; so the package can be called, and `from holdfast import plan` means one thing.
+    """
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        name = self.__name__.rpartition(".")[2]
+        return getattr(import_module("holdfast.scripting"), name)(*args, **options)
+
+
+class _Root(ModuleType):
+    """This package: what Python binds in it when a package below is imported is made callable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if _HOME.get(name) == "holdfast.scripting" and type(value) is ModuleType:
+            value.__class__ = _CallablePackage
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Root

@@ -6,6 +6,8 @@ line; attributes keep the parts apart for programs. Infeasible plans are results
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class HoldfastError(Exception):
     """Anything Holdfast raises on purpose."""
@@ -26,6 +28,19 @@ class BadInputError(HoldfastError):
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text}; {self.hint}" if self.hint else text
+
+
+class BadInputsError(BadInputError):
+    """Several mistakes found at once, one line each (exit code 2)."""
+
+    def __init__(self, problems: Iterable[BadInputError]) -> None:
+        self.problems = tuple(problems)
+        """At least one, in the order in which they should be looked at."""
+        first = self.problems[0]
+        super().__init__(first.what, where=first.where, hint=first.hint)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
 
 
 class CheckFailedError(HoldfastError):

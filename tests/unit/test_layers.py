@@ -41,8 +41,11 @@ EDGES = {
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
     "rundir": "deployment health",
     "runtime": "control deployment pipeline rundir streams",
+    "scripting": "cli draw pipeline plan planners predict prove rundir runtime topology",
     "streams": "deployment",
-    "testing": "control deployment pipeline planners predict rundir runtime streams topology",
+    "testing": (
+        "control deployment pipeline planners predict rundir runtime streams topology verify"
+    ),
     "topology": "",
     "verify": "",
 }

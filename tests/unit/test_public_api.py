@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_public_names() -> None:
-    """At most 20 names, sorted, each of which can be imported."""
+    """At most 25 names, sorted, each of which can be imported."""
     assert holdfast.__all__ == [
         "BadInputError",
         "Console",
@@ -30,13 +30,38 @@ def test_public_names() -> None:
         "Rate",
         "SparkSource",
         "Sqlite",
+        "Stream",
+        "Table",
         "Topology",
         "load_topology",
+        "plan",
         "plan_topology",
+        "profile",
+        "prove",
+        "run",
         "save_topology",
     ]
     for name in holdfast.__all__:
-        assert getattr(holdfast, name).__name__ == name
+        assert getattr(holdfast, name).__name__.rpartition(".")[2] == name
+
+
+def test_a_package_can_be_called_by_the_name_of_its_function() -> None:
+    """`from holdfast import plan` is one thing, whatever was imported before it."""
+    code = (
+        "from holdfast import plan as early\n"
+        "import holdfast.plan.document as document\n"
+        "from holdfast import plan, profile, prove, run\n"
+        "from holdfast.plan import JointPlan\n"
+        "import holdfast.plan, holdfast\n"
+        "assert plan.JointPlan is JointPlan and holdfast.plan.document is document\n"
+        "topology = holdfast.Topology(name='t', operators=(holdfast.Operator(name='a'),))\n"
+        "for one in (early, plan, holdfast.plan):\n"
+        "    shown = one(topology, max_recovery=1)\n"
+        "    assert shown._repr_svg_().startswith('<svg') and 'Log nothing' in str(shown)\n"
+        "print(callable(profile), callable(prove), callable(run))\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert said.stdout.strip() == "True True True", said.stderr
 
 
 def test_unknown_names_are_attribute_errors() -> None:

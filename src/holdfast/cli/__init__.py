@@ -14,6 +14,7 @@ import typer
 
 from holdfast import __version__
 from holdfast.cli import chaos as chaos_command
+from holdfast.cli import check as check_command
 from holdfast.cli import demo as demo_command
 from holdfast.cli import plan as plan_command
 from holdfast.cli import profile as profile_command
@@ -21,13 +22,14 @@ from holdfast.cli import prove as prove_command
 from holdfast.cli import run as run_commands
 from holdfast.cli import topology as topology_commands
 from holdfast.cli import verify as verify_command
+from holdfast.cli.help import GroupedCommand
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
 app = typer.Typer(
     name="holdfast",
     help="Streaming pipelines on Spark that survive failures, by plan and by proof.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,  # see holdfast.cli.help
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -58,6 +60,7 @@ def options(
 app.command("plan", cls=plan_command.ManyValuesCommand)(plan_command.plan)
 app.add_typer(topology_commands.app, name="topology")
 for _command in (
+    check_command.check,
     run_commands.run,
     run_commands.status,
     run_commands.nodes,
@@ -71,7 +74,7 @@ for _command in (
     prove_command.prove,
     demo_command.demo,
 ):
-    app.command(_command.__name__)(_command)
+    app.command(_command.__name__, cls=GroupedCommand)(_command)
 
 
 def main() -> NoReturn:
@@ -100,7 +103,8 @@ def main() -> NoReturn:
 
 
 def _say(line: str, code: int) -> int:
-    print(f"holdfast: {line}", file=sys.stderr)  # noqa: T201
+    for one in line.splitlines():
+        print(f"holdfast: {one}", file=sys.stderr)  # noqa: T201
     return code
 
 

@@ -43,13 +43,13 @@ def chaos(
     """
     import tempfile
 
+    from holdfast.cli.check import note, sound_pipeline
     from holdfast.errors import CheckFailedError
     from holdfast.faults.campaign import Campaign, run_campaign
-    from holdfast.pipeline import load_pipeline
     from holdfast.runtime.launch.run import DeadlineError
 
-    pipeline = load_pipeline(app)
     plan = _schedule(schedule, seed, faults, kinds)
+    pipeline = sound_pipeline(app, note)
     deployment = make_deployment(pipeline, cut=cut or (), shards=shards or (), batch=batch or ())
     campaign = Campaign(
         app=absolute_app(app),

@@ -11,19 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
+
+from holdfast.cli.help import GroupedCommand
 
 if TYPE_CHECKING:
     from holdfast.clock import Clock
+    from holdfast.pipeline import Pipeline
     from holdfast.plan import Plan
     from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
     from holdfast.topology.graph import Topology
 
 DEFAULT_TIME_LIMIT = "30s"
+Objective = Literal["cheapest", "fastest-recovery", "least-latency"]
+CHOICE = "What to plan"
+BOUNDS = "What to keep"
+FTC = "Method ftc"
+FAST = "Method fastrecover"
+JOINT = "Method joint"
+PPA = "Method ppa"
+OUTPUT = "The answer"
+SOLVE = "How to solve"
 _MANY = ("--failed", "--failed-domain", "--required", "--forbidden")
 
 
-class ManyValuesCommand(TyperCommand):
+class ManyValuesCommand(GroupedCommand):
     """Lets `--failed a b c` stand for `--failed a --failed b --failed c`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -52,100 +63,178 @@ def plan(
         typer.Argument(help="Topology file (YAML or JSON; - reads stdin), or a pipeline (.py)."),
     ],
     method: Annotated[
-        str, typer.Option("--method", "-m", help="ftc, fastrecover, ppa or joint.")
-    ] = "ftc",
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            help="ftc, fastrecover, ppa or joint; default: joint for a pipeline, ftc for a file.",
+            rich_help_panel=CHOICE,
+        ),
+    ] = None,
     algorithm: Annotated[
-        str, typer.Option("--algorithm", "-a", help="Algorithm of the method; see --algorithms.")
+        str,
+        typer.Option(
+            "--algorithm",
+            "-a",
+            help="Algorithm of the method; see --algorithms.",
+            rich_help_panel=CHOICE,
+        ),
     ] = "auto",
     max_recovery: Annotated[
         str | None,
-        typer.Option(help="Bound on recovery: a number in the file's unit, or 5s, 200ms."),
+        typer.Option(
+            help="Bound on recovery: a number in the file's unit, or 5s, 200ms.",
+            rich_help_panel=BOUNDS,
+        ),
     ] = None,
     max_overhead: Annotated[
-        str | None, typer.Option(help="Bound on total checkpoint overhead: 0.4 or 40%.")
+        str | None,
+        typer.Option(
+            help="Bound on total checkpoint overhead: 0.4 or 40%.", rich_help_panel=BOUNDS
+        ),
     ] = None,
-    max_latency: Annotated[str | None, typer.Option(help="Bound on end-to-end latency.")] = None,
-    replicas: Annotated[float | None, typer.Option(help="Replica budget (ppa).")] = None,
+    max_latency: Annotated[
+        str | None, typer.Option(help="Bound on end-to-end latency.", rich_help_panel=BOUNDS)
+    ] = None,
+    objective: Annotated[
+        Objective,
+        typer.Option(help="What to make best within the bounds (joint).", rich_help_panel=BOUNDS),
+    ] = "cheapest",
+    replicas: Annotated[
+        float | None, typer.Option(help="Replica budget.", rich_help_panel=PPA)
+    ] = None,
     failed: Annotated[
-        list[str] | None, typer.Option(help="Tasks or operators that fail (ppa); several allowed.")
+        list[str] | None,
+        typer.Option(help="Tasks or operators that fail; several allowed.", rich_help_panel=PPA),
     ] = None,
     failed_domain: Annotated[
-        list[str] | None, typer.Option(help="Failure domains that are lost (ppa).")
+        list[str] | None, typer.Option(help="Failure domains that are lost.", rich_help_panel=PPA)
     ] = None,
     required: Annotated[
-        list[str] | None, typer.Option(help="Tasks or operators that must be chosen.")
+        list[str] | None,
+        typer.Option(help="Tasks or operators that must be chosen.", rich_help_panel=CHOICE),
     ] = None,
     forbidden: Annotated[
-        list[str] | None, typer.Option(help="Tasks or operators that must not be chosen.")
+        list[str] | None,
+        typer.Option(help="Tasks or operators that must not be chosen.", rich_help_panel=CHOICE),
     ] = None,
     sources: Annotated[
         Literal["replayed", "durable"],
-        typer.Option(help="Whether sources' outputs are durable for free (ftc)."),
+        typer.Option(help="Whether sources' outputs are durable for free.", rich_help_panel=FTC),
     ] = "replayed",
     cost: Annotated[
-        Literal["auto", "count", "bytes"], typer.Option(help="What a backup costs (ftc).")
+        Literal["auto", "count", "bytes"],
+        typer.Option(help="What a backup costs.", rich_help_panel=FTC),
     ] = "auto",
     expected: Annotated[
-        bool, typer.Option("--expected", help="Half an interval's replay, not a bound (ftc).")
+        bool,
+        typer.Option(
+            "--expected", help="Half an interval's replay, not a bound.", rich_help_panel=FTC
+        ),
     ] = False,
     grid_overhead: Annotated[
-        int | None, typer.Option("--grid-overhead", "-Z", help="Overhead grid Z (fastrecover).")
+        int | None,
+        typer.Option("--grid-overhead", "-Z", help="Overhead grid Z.", rich_help_panel=FAST),
     ] = None,
     grid_frequency: Annotated[
-        int | None, typer.Option("--grid-frequency", "-F", help="Frequency grid F (fastrecover).")
+        int | None,
+        typer.Option("--grid-frequency", "-F", help="Frequency grid F.", rich_help_panel=FAST),
     ] = None,
     frequencies: Annotated[
-        str | None, typer.Option(help="Allowed frequencies, comma-separated (fastrecover).")
+        str | None, typer.Option(help="Allowed frequencies, comma-separated.", rich_help_panel=FAST)
     ] = None,
     powers_of_two: Annotated[
-        bool, typer.Option("--powers-of-two", help="Frequencies in powers of two (fastrecover).")
+        bool,
+        typer.Option("--powers-of-two", help="Frequencies in powers of two.", rich_help_panel=FAST),
     ] = False,
     stats: Annotated[
-        Path | None, typer.Option(help="What `profile` measured of the pipeline and machine.")
+        Path | None,
+        typer.Option(
+            help="What `profile` measured of the pipeline and machine.", rich_help_panel=JOINT
+        ),
     ] = None,
     intervals: Annotated[
-        str | None, typer.Option(help="Batch intervals to choose from, comma-separated (joint).")
+        str | None,
+        typer.Option(
+            help="Batch intervals to choose from, comma-separated.", rich_help_panel=JOINT
+        ),
     ] = None,
     snapshots: Annotated[
-        str | None, typer.Option(help="Batches between snapshots to choose from (joint).")
+        str | None,
+        typer.Option(help="Batches between snapshots to choose from.", rich_help_panel=JOINT),
     ] = None,
     recover: Annotated[
-        bool, typer.Option("--recover", help="Order in which failed tasks come back (ppa).")
+        bool,
+        typer.Option(
+            "--recover", help="Order in which failed tasks come back.", rich_help_panel=PPA
+        ),
     ] = False,
     slots: Annotated[
-        int | None, typer.Option(help="How many tasks can come back (ppa --recover).")
+        int | None, typer.Option(help="How many tasks can come back.", rich_help_panel=PPA)
     ] = None,
     arrivals: Annotated[
-        str | None, typer.Option(help="Times at which slots arrive, comma-separated.")
+        str | None,
+        typer.Option(help="Times at which slots arrive, comma-separated.", rich_help_panel=PPA),
     ] = None,
-    sweep: Annotated[bool, typer.Option("--sweep", help="The whole trade-off curve.")] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="The whole trade-off curve.", rich_help_panel=OUTPUT)
+    ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="With --sweep: draw it to this .svg, .png or .pdf.")
+        Path | None,
+        typer.Option(
+            help="With --sweep: draw it to this .svg, .png or .pdf.", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why, in words.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the JSON here.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why, in words.", rich_help_panel=OUTPUT)
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write the JSON here.", rich_help_panel=OUTPUT),
+    ] = None,
     time_limit: Annotated[
-        str, typer.Option(help="Stop solving after this and give the best plan; 0 is no limit.")
+        str,
+        typer.Option(
+            help="Stop solving after this and give the best plan; 0 is no limit.",
+            rich_help_panel=SOLVE,
+        ),
     ] = DEFAULT_TIME_LIMIT,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of everything random.", rich_help_panel=SOLVE)
+    ] = 0,
     algorithms: Annotated[
-        bool, typer.Option("--algorithms", help="List the method's algorithms and stop.")
+        bool,
+        typer.Option(
+            "--algorithms", help="List the method's algorithms and stop.", rich_help_panel=CHOICE
+        ),
     ] = False,
 ) -> None:
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
+    from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.planners.interface import PlanRequest
     from holdfast.planners.planning import as_measured
     from holdfast.planners.registry import planner as find_planner
     from holdfast.predict.statistics import load_statistics
     from holdfast.quantities import parse_share, parse_time
 
-    planner = find_planner(method)
+    is_app = _is_app(file)
+    planner = find_planner(method or ("joint" if is_app else "ftc"))
     if algorithms:
         for name, text in planner.algorithms.items():
             typer.echo(f"{name:18} {text}")
         return
-    topology = _load(file)
+    if is_app:
+        pipeline = _pipeline(file)
+        topology = pipeline.topology()
+        found = grounds(file, pipeline, stats, planner.method)
+        refuse_unknown(found, max_overhead=max_overhead)
+        statistics, said = found.statistics, found.said
+    else:
+        topology = _load(file)
+        statistics, said = None if stats is None else load_statistics(stats), ""
     unit = topology.unit.time
 
     def as_time(text: str | None, where: str) -> float | None:
@@ -167,7 +256,7 @@ def plan(
         grid_frequency=grid_frequency,
         frequencies=_floats(frequencies, "--frequencies"),
         powers_of_two=powers_of_two,
-        statistics=None if stats is None else load_statistics(stats),
+        statistics=statistics,
         intervals=_floats(intervals, "--intervals"),
         snapshots=tuple(int(x) for x in _floats(snapshots, "--snapshots")),
         replicas=_budget(replicas),
@@ -186,6 +275,8 @@ def plan(
         limit_s=limit or None,
         seed=seed,
         quiet=as_json,
+        objective=objective,
+        grounds=said,
     )
     if sweep:
         _show_sweep(job, plot=plot, as_json=as_json, out=out)
@@ -196,12 +287,24 @@ def plan(
         raise typer.Exit(1)
 
 
-def _load(file: str) -> Topology:
-    """The topology of a file, or of the pipeline that a Python file holds."""
-    if file.partition(":")[0].endswith(".py"):
-        from holdfast.pipeline import load_pipeline
+def _is_app(file: str) -> bool:
+    """Whether it names a pipeline: a Python file, or module:attribute that is no file."""
+    target, colon, _ = file.partition(":")
+    return target.endswith(".py") or (bool(colon) and not Path(file).exists())
 
-        return load_pipeline(file).topology()
+
+def _pipeline(app: str) -> Pipeline:
+    from holdfast.errors import BadInputsError
+    from holdfast.pipeline import inspect_pipeline
+
+    pipeline, problems = inspect_pipeline(app)
+    if pipeline is None or problems:
+        raise BadInputsError(problems)
+    return pipeline
+
+
+def _load(file: str) -> Topology:
+    """The topology of a file."""
     import gc
 
     from holdfast.topology.files import load_topology
@@ -222,12 +325,17 @@ class _Job:
     limit_s: float | None
     seed: int
     quiet: bool
+    objective: Objective
+    grounds: str
+    """What a pipeline's numbers rest on; empty for a file, which says them itself."""
 
     def plan(self) -> Plan:
-        from holdfast.planners.planning import make_plan
+        from holdfast.planners.planning import make_best_plan
 
         with self._solving() as (solve, clock):
-            return make_plan(self.planner, self.topology, self.request, solve, clock)
+            return make_best_plan(
+                self.planner, self.topology, self.request, solve, clock, objective=self.objective
+            )
 
     def sweep(self) -> Sweep:
         from holdfast.planners.planning import make_sweep
@@ -257,12 +365,14 @@ def _show_plan(job: _Job, result: Plan, *, explain: bool, as_json: bool, out: Pa
     if explain:
         reasons = tuple(job.planner.explain(job.topology, job.request, result))
         result = replace(result, explanation=reasons)
+    if job.grounds and not result.note:
+        result = replace(result, note=job.grounds)
     _emit(result.to_json(), as_json=as_json, out=out)
     if as_json:
         return
     from holdfast.cli.render import render_plan
 
-    render_plan(job.topology, result)
+    render_plan(job.topology, result, grounds=job.grounds)
 
 
 def _show_sweep(job: _Job, *, plot: Path | None, as_json: bool, out: Path | None) -> None:

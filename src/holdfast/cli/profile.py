@@ -28,7 +28,7 @@ def profile(
         typer.Option("--for", help="How long to run the pipeline; default 60s, 10s if --quick."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Write the statistics here, for plan.")
+        Path | None, typer.Option("--out", "-o", help="Where to; default: where `plan` finds it.")
     ] = None,
     quick: Annotated[
         bool,
@@ -37,8 +37,9 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a pipeline on Spark and measure its operators and this machine."""
+    from holdfast.cli.check import sound_pipeline
+    from holdfast.cli.profiles import profile_path
     from holdfast.cli.prove import interruptible
-    from holdfast.pipeline import load_pipeline
     from holdfast.predict.statistics import dump_statistics
     from holdfast.profile import profile as measure
     from holdfast.quantities import parse_time
@@ -50,7 +51,10 @@ def profile(
         raise BadInputError("is no time to measure anything", where="--for", hint="say 60s")
     if out is not None and not out.resolve().parent.is_dir():
         raise BadInputError("its directory does not exist", where=str(out))
-    load_pipeline(app)  # whatever is wrong with it is told before anything starts
+    pipeline = sound_pipeline(app, _note)
+    home = profile_path(app, pipeline.name)
+    out = out or home
+    _make_room(out)
     prepare(_note)
     try:
         with interruptible():
@@ -59,18 +63,37 @@ def profile(
         _note("holdfast: interrupted")
         raise typer.Exit(130) from None
     text = dump_statistics(statistics)
-    if out is not None:
-        temporary = out.with_name(f".{out.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(out)
+    _write(out, text)
     if as_json:
         typer.echo(text, nl=False)
         return
     show(statistics)
-    if out is not None:
-        typer.echo(f"written to {out}: holdfast plan {app} --method joint --stats {out}")
-    else:
-        typer.echo("-o FILE writes this for `holdfast plan --stats`")
+    given = "" if out == home else f" --stats {out}"
+    typer.echo(f"written to {out}; now: holdfast plan {app}{given} --max-recovery 5s")
+
+
+def _make_room(out: Path) -> None:
+    """Measuring takes minutes: that it cannot be kept is said before."""
+    try:
+        out.parent.mkdir(exist_ok=True)
+        allowed = os.access(out.parent, os.W_OK)
+    except OSError:
+        allowed = False
+    if not allowed:
+        raise BadInputError(
+            "cannot be written", where=str(out), hint="-o FILE keeps the profile elsewhere"
+        )
+
+
+def _write(out: Path, text: str) -> None:
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(out)
+    except OSError as error:
+        raise BadInputError(
+            f"cannot be written: {error.strerror}", where=str(out), hint="-o FILE writes elsewhere"
+        ) from None
 
 
 def show(statistics: Statistics) -> None:

@@ -54,15 +54,15 @@ def prove(
 
     from rich.console import Console
 
-    from holdfast.pipeline import load_pipeline
+    from holdfast.cli.check import note, sound_pipeline
     from holdfast.plan.document import load_plan
     from holdfast.prove.run import Proving
     from holdfast.prove.run import prove as run_proof
     from holdfast.quantities import parse_time
 
     app = absolute_app(app)
-    pipeline = load_pipeline(app)
     planned = load_plan(plan)
+    pipeline = sound_pipeline(app, note)
     proving = Proving(
         app=app,
         pipeline=pipeline,

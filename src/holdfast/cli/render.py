@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.sentences import sentence
 from holdfast.plan import (
     FastRecoverPlan,
     FtcPlan,
@@ -26,14 +27,17 @@ MAX_ROWS = 40
 """Longer lists are cut on the screen; --json has them whole."""
 
 
-def render_plan(topology: Topology, plan: Plan) -> None:
-    """Print a plan: verdict, what was chosen, what it promises, why."""
+def render_plan(topology: Topology, plan: Plan, *, grounds: str = "") -> None:
+    """Print a plan: a sentence, what it rests on, what was chosen, what it promises, why."""
     console = Console(highlight=False)
+    console.print(Text(sentence(topology, plan)), soft_wrap=True)
+    if grounds:
+        console.print(Text(grounds, style="yellow"), soft_wrap=True)
     console.print(_headline(topology, plan))
     if not plan.feasible:
         console.print(f"[red]infeasible[/]: {plan.note or 'no plan keeps the bounds'}")
-    elif plan.note:
-        console.print(f"[yellow]{plan.note}[/]")
+    elif plan.note and plan.note != grounds:
+        console.print(Text(plan.note, style="yellow"), soft_wrap=True)
     if plan.feasible:
         unit = topology.unit.time
         table = _table(plan, unit)
@@ -144,7 +148,7 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
     match plan:
         case FtcPlan():
             yield (
-                f"{plan.count} backups: {_shorten(plan.backups)}; "
+                f"{_count(plan.count, 'backup')}: {_shorten(plan.backups)}; "
                 f"slowest recovery {plan.overall:g} {unit}"
             )
         case FastRecoverPlan():
@@ -155,7 +159,8 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
         case JointPlan(results_recovery=Latency() as back):
             yield (
                 f"end to end {plan.end_to_end_latency:.3g} {unit}, overhead {plan.overhead:.1%} "
-                f"({plan.cpu:.3g} cores, uncut {plan.uncut_cpu:.3g}), {plan.spares} warm spares"
+                f"({plan.cpu:.3g} cores, uncut {plan.uncut_cpu:.3g}), "
+                f"{_count(plan.spares, 'warm spare')}"
             )
             yield (
                 f"if everything is lost at once, results are complete again after "
@@ -163,13 +168,17 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
             )
         case ReplicationPlan():
             yield (
-                f"{len(plan.replicas)} replicas: {_shorten(plan.replicas)}; fidelity "
+                f"{_count(len(plan.replicas), 'replica')}: {_shorten(plan.replicas)}; fidelity "
                 f"{plan.fidelity:.4f}, completeness {plan.completeness:.4f}"
             )
         case RecoveryPlan() if plan.average_fidelity is not None:
             yield f"average fidelity while recovering {plan.average_fidelity:.4f}"
     if plan.bound is not None and not plan.optimal:
         yield f"objective {plan.objective:.6g}, proved bound {plan.bound:.6g}"
+
+
+def _count(number: float | None, what: str) -> str:
+    return f"{number:g} {what}" if number == 1 else f"{number or 0:g} {what}s"
 
 
 def _shorten(names: Sequence[str], most: int = 12) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.rundir.paths import schemas_path, scratch_path, spec_path
+from holdfast.rundir.paths import schemas_path, scratch_path, spec_path, tables_folder
 from holdfast.rundir.spec import RunSpec, read_spec
 
 
@@ -87,7 +87,10 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
         records = [layout.unit_path(unit) for unit in units]
         logs = [layout.boundary_path(boundary.name) for boundary in segment.outputs]
         inner = segment.kind == "inner"
+        tables = [tables_folder(run_dir, name) for name in segment.operators]
         folders = [*state, *logs, *records] if inner else [*state, *records, *logs]
+        # Last: a unit that still has state goes on with the tables it was made with.
+        folders += tables
         for folder in folders:
             # Whole or not at all; what lies aside is removed here, or when a run is started.
             with contextlib.suppress(FileNotFoundError):

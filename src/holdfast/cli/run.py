@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 RunDir = Annotated[
     Path | None, typer.Option("--run-dir", "-d", help="Run directory; default: the live one.")
 ]
+Run = Annotated[Path | None, typer.Argument(help="Run directory; default: the live one.")]
 STAMP = len("2026-01-31 23:59:59,999")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -74,8 +75,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
+    from holdfast.cli.check import made_pipeline, sound_pipeline
     from holdfast.cli.resume import affected, check_resume, reset_operators
-    from holdfast.pipeline import load_pipeline
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
     from holdfast.runtime.launch.local import LaunchSettings
@@ -88,7 +89,7 @@ def run(
         options = {"memory_mb": memory_mb, "keep_input": keep_input}
     app = absolute_app(app)
     planned = None if plan is None else load_plan(plan)
-    pipeline = load_pipeline(app)
+    pipeline = made_pipeline(app, _note)
     deployment = make_deployment(
         pipeline,
         plan=planned,
@@ -102,6 +103,8 @@ def run(
     resumed = check_resume(directory, spec, reset or [])
     fresh = {segment.name for segment in affected(spec.deployment, reset or [])}
     check_sinks(pipeline, directory, fresh)
+    if host == "spark":
+        sound_pipeline(app, _note, made=pipeline)
     launch = LaunchSettings(nodes=nodes, spares=plan_spares(planned, spares), domains=domains)
     local = LocalRun(directory, spec, launch)
     local.require_free()
@@ -127,14 +130,14 @@ def run(
     _finish(directory, view, report, as_json=as_json)
 
 
-def status(run_dir: RunDir = None, as_json: Json = False) -> None:
+def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> None:
     """Show units, nodes and recoveries of a running pipeline."""
     from rich.console import Console
 
     from holdfast.cli.live import live_view, tracebacks
     from holdfast.rundir.spec import read_spec
 
-    directory = find_run(run_dir)
+    directory = find_run(run, run_dir)
     with _client(directory) as client:
         view = client.status()
     if as_json:
@@ -145,13 +148,13 @@ def status(run_dir: RunDir = None, as_json: Json = False) -> None:
         print(f"\n{text}")  # noqa: T201
 
 
-def nodes(run_dir: RunDir = None, as_json: Json = False) -> None:
+def nodes(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> None:
     """Show the nodes of a running pipeline."""
     from rich.console import Console
 
     from holdfast.cli.live import nodes_table, warning
 
-    with _client(find_run(run_dir)) as client:
+    with _client(find_run(run, run_dir)) as client:
         view = client.status()
     if as_json:
         shown = view.to_json()
@@ -164,6 +167,7 @@ def nodes(run_dir: RunDir = None, as_json: Json = False) -> None:
 
 def logs(
     name: Annotated[str, typer.Argument(help="Unit such as count#0 (or count), or a node.")],
+    run: Run = None,
     run_dir: RunDir = None,
     lines: Annotated[int, typer.Option("--lines", "-l", min=1, help="At most so many.")] = 200,
     as_json: Json = False,
@@ -171,7 +175,7 @@ def logs(
     """Show what nodes logged about a unit, or all that a node logged."""
     from holdfast.errors import BadInputError
 
-    directory = find_run(run_dir, live=False)
+    directory = find_run(run, run_dir, live=False)
     found = find_lines(directory, name)[-lines:]
     if not found:
         raise BadInputError("nothing logged", where=name, hint="see `holdfast status` for names")
@@ -184,27 +188,30 @@ def logs(
 
 def kill(
     node: Annotated[str, typer.Argument(help="Node to kill, as in `holdfast nodes`.")],
+    run: Run = None,
     run_dir: RunDir = None,
     as_json: Json = False,
 ) -> None:
     """Kill a node's processes (SIGKILL); its units recover elsewhere."""
-    with _client(find_run(run_dir)) as client:
+    with _client(find_run(run, run_dir)) as client:
         client.kill(node)
     _say(as_json, f"killed {node}", killed=node)
 
 
 def retry(
     unit: Annotated[str, typer.Argument(help="Held unit, such as count#0.")],
+    run: Run = None,
     run_dir: RunDir = None,
     as_json: Json = False,
 ) -> None:
     """Try a held unit again with a fresh budget."""
-    with _client(find_run(run_dir)) as client:
+    with _client(find_run(run, run_dir)) as client:
         client.retry(unit)
     _say(as_json, f"retrying {unit}", retried=unit)
 
 
 def stop(
+    run: Run = None,
     run_dir: RunDir = None,
     timeout: Annotated[str, typer.Option(help="How long to wait for the end.")] = "60s",
     as_json: Json = False,
@@ -214,7 +221,7 @@ def stop(
     from holdfast.quantities import parse_time
     from holdfast.runtime.launch.children import ProcessList
 
-    directory = find_run(run_dir)
+    directory = find_run(run, run_dir)
     end = time.monotonic() + parse_time(timeout, where="--timeout")
     with _client(directory) as client:
         client.stop()
@@ -226,11 +233,14 @@ def stop(
     _say(as_json, f"stopped {directory}", stopped=str(directory))
 
 
-def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
-    """The run directory meant: the one given, or the only live one below runs/."""
+def find_run(run: Path | None, run_dir: Path | None = None, *, live: bool = True) -> Path:
+    """The run directory meant: the one given either way, or the only live one below runs/."""
     from holdfast.errors import BadInputError
     from holdfast.rundir.paths import ENDPOINT, SPEC, spec_path
 
+    if run is not None and run_dir is not None and run != run_dir:
+        raise BadInputError(f"{run} and --run-dir {run_dir} are two", hint="name one")
+    run_dir = run_dir or run
     if run_dir is not None:
         if not spec_path(run_dir).exists():
             raise BadInputError("is not a run directory", where=str(run_dir))
@@ -239,7 +249,7 @@ def find_run(run_dir: Path | None, *, live: bool = True) -> Path:
     if len(found) != 1:
         names = ", ".join(map(str, found))
         what = f"several runs: {names}" if found else "nothing runs below runs/"
-        raise BadInputError(what, hint="name one with --run-dir")
+        raise BadInputError(what, hint="name its run directory")
     return found[0]
 
 

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(help="A run directory whose input was kept.")],
+    run: Annotated[
+        Path | None, typer.Argument(help="A run directory whose input was kept.")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", "-d", help="The same as an option.")
+    ] = None,
     app: Annotated[str, typer.Option(help="The application, if the run does not say.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -23,10 +28,13 @@ def verify(
 
     Exit code 1 when a row is missing, doubled or altered.
     """
+    from holdfast.cli.run import find_run
     from holdfast.pipeline import load_pipeline
     from holdfast.pipeline.claims import claims
     from holdfast.verify.check import verify as check
 
+    if run is None or run_dir is not None:
+        run = find_run(run, run_dir, live=False)
     if not run.is_dir():
         raise BadInputError("is not a run directory", where=str(run))
     verdict = check(run, claims(load_pipeline(app or _app_of(run))))

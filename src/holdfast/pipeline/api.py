@@ -9,28 +9,29 @@ topological order. Each mistake is reported where it is made, in one line that n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from holdfast.deployment import KEY_GROUPS, OutputMode
 from holdfast.errors import BadInputError
-from holdfast.pipeline.operators import OnError, OperatorFunction, OperatorKind, PipelineOperator
+from holdfast.pipeline.naming import key_columns
+from holdfast.pipeline.operators import OnError, OperatorKind, PipelineOperator
+from holdfast.pipeline.problems import report
 from holdfast.pipeline.sinks import Sink, check_apart
 from holdfast.pipeline.sources import Source
+from holdfast.pipeline.stream import Stream
+from holdfast.pipeline.tables import StaticTable, Table
 from holdfast.quantities import parse_time
 
 if TYPE_CHECKING:
     from holdfast.topology.graph import Topology
 
-Columns: TypeAlias = "str | Iterable[str]"
 ExpectedRows: TypeAlias = list[dict[str, Any]]
 ExpectedFunction: TypeAlias = Callable[[Mapping[str, ExpectedRows]], ExpectedRows]
 _ExpectedT = TypeVar("_ExpectedT", bound=ExpectedFunction)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-# Key columns become part of a directory name and are hashed by name, so they stay plain.
-_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,135 +54,6 @@ class Expected:
     is due as soon as its input's epoch is delivered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The output of one operator, to be read by others."""
-
-    pipeline: Pipeline
-    name: str
-
-    def map(
-        self,
-        name: str,
-        function: OperatorFunction,
-        *,
-        deterministic: bool = True,
-        on_error: OnError = "fail",
-        takes_upserts: bool = False,
-    ) -> Stream:
-        """A function of each batch of rows that keeps no state; of upserts it makes upserts."""
-        operator = PipelineOperator(
-            name=name,
-            kind="map",
-            inputs=(self.name,),
-            function=function,
-            deterministic=deterministic,
-            on_error=on_error,
-            takes_upserts=takes_upserts,
-        )
-        return self.pipeline._add(_keep_upserts(operator, self.operator))  # noqa: SLF001 - one API
-
-    def aggregate(
-        self,
-        name: str,
-        function: OperatorFunction,
-        *,
-        key: Columns | None = None,
-        output: OutputMode = "append",
-        upsert_key: Columns | None = None,
-        shards: int = 1,
-        deterministic: bool = True,
-        on_error: OnError = "fail",
-        takes_upserts: bool = False,
-    ) -> Stream:
-        """A groupBy: `append` gives a window's row once it has closed, `upsert` each new version.
-
-        `key` names input columns by which the work may be sharded (all rows of a group must share
-        it); without one the operator has one shard. `upsert_key` names the output columns that
-        identify a row, by default those of `key`.
-        """
-        operator = PipelineOperator(
-            name=name,
-            kind="aggregate",
-            inputs=(self.name,),
-            function=function,
-            key=_columns(key, name),
-            mode=output,
-            upsert_key=_columns(upsert_key, name),
-            shards=shards,
-            deterministic=deterministic,
-            on_error=on_error,
-            takes_upserts=takes_upserts,
-        )
-        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
-
-    def stateful(
-        self,
-        name: str,
-        function: OperatorFunction,
-        *,
-        key: Columns | None = None,
-        output: OutputMode = "append",
-        upsert_key: Columns | None = None,
-        shards: int = 1,
-        one_epoch_per_batch: bool = False,
-        deterministic: bool = True,
-        on_error: OnError = "fail",
-        takes_upserts: bool = False,
-    ) -> Stream:
-        """State of one's own: transformWithState, applyInPandasWithState, deduplication."""
-        operator = PipelineOperator(
-            name=name,
-            kind="stateful",
-            inputs=(self.name,),
-            function=function,
-            key=_columns(key, name),
-            mode=output,
-            upsert_key=_columns(upsert_key, name),
-            shards=shards,
-            one_epoch_per_batch=one_epoch_per_batch,
-            deterministic=deterministic,
-            on_error=on_error,
-            takes_upserts=takes_upserts,
-        )
-        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
-
-    def join(
-        self,
-        name: str,
-        other: Stream,
-        function: OperatorFunction,
-        *,
-        key: Columns,
-        other_key: Columns | None = None,
-        shards: int = 1,
-        deterministic: bool = True,
-        on_error: OnError = "fail",
-    ) -> Stream:
-        """`function(left, right)` of two streams; `other_key` if the right one names them else."""
-        operator = PipelineOperator(
-            name=name,
-            kind="join",
-            inputs=(self.name, self.pipeline._own(other, name)),  # noqa: SLF001 - one API
-            function=function,
-            key=_columns(key, name),
-            other_key=_columns(other_key, name),
-            shards=shards,
-            deterministic=deterministic,
-            on_error=on_error,
-        )
-        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
-
-    def union(self, name: str, *others: Stream) -> Stream:
-        """All rows of several streams with the same columns."""
-        inputs = (self.name, *(self.pipeline._own(other, name) for other in others))  # noqa: SLF001
-        return self.pipeline._add(PipelineOperator(name=name, kind="union", inputs=inputs))  # noqa: SLF001
-
-    @property
-    def operator(self) -> PipelineOperator:
-        return self.pipeline.operator(self.name)
-
-
 class Pipeline:
     """A named DAG of operators with one clock and one event-time column."""
 
@@ -189,20 +61,27 @@ class Pipeline:
         self,
         name: str,
         *,
-        event_time: tuple[str, str | float] | None = None,
+        event_time: str | tuple[str, str | float] | None = None,
+        watermark: str | float | None = None,
         epoch: str | float = "1s",
     ) -> None:
+        """`event_time="ts", watermark="10 seconds"`: which column says when a row happened, and how
+        long to wait for late ones; the pair `("ts", "10 seconds")` says the same.
+        """
         if not _NAME.fullmatch(name):
             raise BadInputError(f"{name!r} cannot be a pipeline's name", hint=_NAME_HINT)
         self.name = name
         self.epoch_s = parse_time(epoch, where=name)
         """Length of an epoch, seconds."""
         if self.epoch_s <= 0:
-            raise BadInputError("an epoch must be longer than nothing", where=name)
-        self.event_time = _event_time(event_time, name)
+            raise BadInputError("epoch must be greater than 0", where=name)
+        self.event_time = _event_time(event_time, watermark, name)
         """None: no watermark, so nothing closes by time."""
         self._operators: dict[str, PipelineOperator] = {}
         self._expected: dict[str, Expected] = {}
+        self._tables: dict[str, StaticTable] = {}
+        self.broken: set[str] = set()
+        """Operators against a rule; always empty unless problems are collected."""
 
     def __repr__(self) -> str:
         return f"Pipeline({self.name!r}, operators={list(self._operators)})"
@@ -270,6 +149,19 @@ class Pipeline:
             )
         )
 
+    def table(self, name: str, table: Table) -> StaticTable:
+        """A static table to join streams with, read once when a run begins."""
+        if not isinstance(table, Table):
+            raise BadInputError(
+                f"{table!r} is not a table", where=name, hint='use Table("file.csv", "id bigint")'
+            )
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise BadInputError(f"{name!r} cannot be a table's name", hint=_NAME_HINT)
+        if name in self._tables:
+            raise BadInputError("there is a table of that name already", where=name)
+        self._tables[name] = StaticTable(name, table)
+        return self._tables[name]
+
     def expected(
         self, sink: str, *, closes: str | None = None
     ) -> Callable[[_ExpectedT], _ExpectedT]:
@@ -286,15 +178,34 @@ class Pipeline:
     def validate(self) -> None:
         """Report what can only be seen once the pipeline is whole."""
         if not self.sinks:
-            raise BadInputError("has no sink", where=self.name, hint="end it with p.sink(...)")
+            report(BadInputError("has no sink", where=self.name, hint="end it with p.sink(...)"))
         for operator in self.operators:
-            if operator.kind != "sink" and not self.consumers(operator.name):
-                raise BadInputError(
-                    "nothing reads its output", where=operator.name, hint="give it a sink"
+            if self.sinks and operator.kind != "sink" and not self.consumers(operator.name):
+                report(
+                    BadInputError(
+                        "nothing reads its output", where=operator.name, hint="give it a sink"
+                    )
                 )
         # Where relative paths begin is known only when it runs, and looked at again then.
         sinks = [(sink.name, sink.sink) for sink in self.sinks if sink.sink is not None]
-        check_apart(sinks, "/run directory")
+        try:
+            check_apart(sinks, "/run directory")
+        except BadInputError as problem:
+            report(problem)
+
+    def replaced(
+        self,
+        change: Callable[[PipelineOperator], PipelineOperator],
+        *,
+        epoch_s: float | None = None,
+    ) -> Pipeline:
+        """A copy with every operator changed, for trying it out with other sources and sinks."""
+        copy = Pipeline(self.name, epoch=epoch_s or self.epoch_s)
+        copy.event_time = self.event_time
+        copy._tables = dict(self._tables)
+        copy._expected = dict(self._expected)
+        copy._operators = {name: change(one) for name, one in self._operators.items()}
+        return copy
 
     def topology(self, *, shards: Mapping[str, int] | None = None) -> Topology:
         """The planner's view of this pipeline; see `holdfast.pipeline.graph`."""
@@ -312,10 +223,27 @@ class Pipeline:
             )
         return stream.name
 
+    def _own_table(self, table: StaticTable, where: str) -> None:
+        if self._tables.get(table.name) is not table:
+            raise BadInputError(
+                f"the table {table.name!r} belongs to another pipeline", where=where
+            )
+
     def _add(self, operator: PipelineOperator) -> Stream:
         if operator.name in self._operators:
-            raise BadInputError("there is an operator of that name already", where=operator.name)
-        _check(operator, [self._operators[name] for name in operator.inputs])
+            report(
+                BadInputError(
+                    "there is an operator of that name already",
+                    where=operator.name,
+                    hint="give this one another name",
+                )
+            )
+            return Stream(self, operator.name)
+        try:
+            _check(operator, [self._operators[name] for name in operator.inputs])
+        except BadInputError as problem:
+            report(problem)
+            self.broken.add(operator.name)
         if operator.mode == "upsert" and not operator.upsert_key:
             operator = replace(operator, upsert_key=operator.key)
         self._operators[operator.name] = operator
@@ -357,7 +285,7 @@ def _check_options(operator: PipelineOperator) -> None:
     name = operator.name
     if operator.mode not in get_args(OutputMode):
         raise BadInputError(
-            f"unknown output {operator.mode!r}", where=name, hint="append or upsert"
+            f"unknown output {operator.mode!r}", where=name, hint="append or update"
         )
     if operator.on_error not in get_args(OnError):
         raise BadInputError(
@@ -388,34 +316,32 @@ def _check_options(operator: PipelineOperator) -> None:
         raise BadInputError("several shards need a key", where=name)
 
 
-def _keep_upserts(operator: PipelineOperator, producer: PipelineOperator) -> PipelineOperator:
-    """A map of upserts gives upserts under the same key."""
-    if producer.mode == "upsert":
-        return replace(operator, mode="upsert", upsert_key=producer.upsert_key)
-    return operator
-
-
-def _columns(columns: Columns | None, where: str) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else tuple(columns or ())
-    for name in names:
-        if not isinstance(name, str) or not _COLUMN.fullmatch(name):
-            raise BadInputError(
-                f"{name!r} cannot be a key column",
-                where=where,
-                hint="select it under a plain name first",
-            )
-    if len(set(names)) != len(names):
-        raise BadInputError(f"key {', '.join(names)} names a column twice", where=where)
-    return names
-
-
-def _event_time(event_time: tuple[str, str | float] | None, where: str) -> EventTime | None:
+def _event_time(
+    event_time: str | tuple[str, str | float] | None, watermark: str | float | None, where: str
+) -> EventTime | None:
     if event_time is None:
+        if watermark is not None:
+            raise BadInputError(
+                "has a watermark but no event time", where=where, hint='event_time="ts"'
+            )
         return None
-    if not isinstance(event_time, tuple) or len(event_time) != 2:
+    pair: object = event_time
+    if isinstance(event_time, str):
+        if watermark is None:
+            raise BadInputError(
+                f"does not say how late rows may be on {event_time!r}",
+                where=where,
+                hint='watermark="10 seconds"',
+            )
+        pair = (event_time, watermark)
+    elif watermark is not None:
+        raise BadInputError(
+            "says twice how late rows may be", where=where, hint='event_time="ts" with watermark'
+        )
+    if not isinstance(pair, tuple) or len(pair) != 2:
         raise BadInputError(
             f"{event_time!r} is not an event time", where=where, hint="write ('ts', '10 seconds')"
         )
-    column, delay = event_time
-    (column,) = _columns(column, where)
+    column, delay = pair
+    (column,) = key_columns(column, where) or ("",)
     return EventTime(column=column, delay_s=parse_time(delay, where=where))

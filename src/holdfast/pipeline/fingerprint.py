@@ -23,6 +23,7 @@ from typing import Any
 
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import PipelineOperator
+from holdfast.pipeline.tables import WithTables
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Variable arguments, generators and coroutines; the other flags say how a function was compiled.
@@ -93,6 +94,10 @@ def _compound(value: Any, walk: _Walk) -> Iterator[str]:
             yield f"{type(value).__name__}:{value!r}"
         case Pipeline():
             yield "pipeline"
+        case WithTables():
+            # Where a run keeps the tables says nothing of what the operator does.
+            yield "with tables"
+            yield from _tokens((value.function, value.tables), walk)
         case type():
             yield from _class(value, walk)
         case Mapping():

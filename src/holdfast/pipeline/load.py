@@ -12,6 +12,7 @@ from types import ModuleType
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline.api import Pipeline
+from holdfast.pipeline.problems import collecting
 
 
 def load_pipeline(app: str | Path) -> Pipeline:
@@ -30,6 +31,19 @@ def load_pipeline(app: str | Path) -> Pipeline:
         what = f"has {len(found)} pipelines ({', '.join(found)})" if found else "has no Pipeline"
         raise BadInputError(what, where=str(app), hint=f"name one: {target}:NAME")
     return next(iter(found.values()))
+
+
+def inspect_pipeline(app: str | Path) -> tuple[Pipeline | None, list[BadInputError]]:
+    """The pipeline as far as it can be made, and every mistake in how it is made.
+
+    None if the application could not be run to its end.
+    """
+    with collecting() as problems:
+        try:
+            pipeline = load_pipeline(app)
+        except BadInputError as problem:
+            return None, [*problems, problem]
+    return pipeline, problems
 
 
 def _is_file(target: str) -> bool:
@@ -106,6 +120,8 @@ def _failed(error: Exception, where: str) -> BadInputError:
     if "SESSION_OR_CONTEXT_NOT_EXISTS" in str(error):
         hint = "no session exists yet: do this inside an operator's function, or name a UDF's type "
         hint += "by its class, e.g. IntegerType()"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pyspark"):
+        hint = "pip install 'holdfast[spark]'"
     text = (str(error).splitlines() or [""])[0]
     return BadInputError(f"{type(error).__name__}: {text}", where=place, hint=hint)
 

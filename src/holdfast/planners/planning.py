@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Literal
 
 import numpy as np
 
 from holdfast.clock import Clock, SystemClock
 from holdfast.errors import BadInputError
-from holdfast.plan import Plan
+from holdfast.plan import JointPlan, Plan
 from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
 from holdfast.planners.registry import planner as find_planner
 from holdfast.predict.measured import measured
 from holdfast.quantities import TIME_UNITS
 from holdfast.topology.graph import Topology
+
+Objective = Literal["cheapest", "fastest-recovery", "least-latency"]
+_OBJECTIVES = {"fastest-recovery": "max_recovery", "least-latency": "max_latency"}
+_ROOM = 1e-6
 
 
 def make_solve(
@@ -51,6 +56,48 @@ def make_plan(
     # A bound that says nothing is none: a plan knows no infinity.
     bound = result.bound if result.bound is not None and math.isfinite(result.bound) else None
     return replace(result, solve_ms=took_ms, bound=bound)
+
+
+def make_best_plan(
+    planner: Planner,
+    topology: Topology,
+    request: PlanRequest,
+    solve: Solve,
+    clock: Clock,
+    *,
+    objective: Objective = "cheapest",
+) -> Plan:
+    """The plan that is best in one respect, and the cheapest of those that are.
+
+    A joint plan that cannot keep a bound says the nearest one that can be kept; so the shortest
+    recovery is the nearest to a bound of nothing, with all other bounds as they are.
+    """
+    if objective == "cheapest":
+        return make_plan(planner, topology, request, solve, clock)
+    if planner.method != "joint":
+        raise BadInputError(
+            f"method {planner.method} has an objective of its own",
+            where=f"--objective {objective}",
+            hint="choose --method joint, or leave it out",
+        )
+    name = _OBJECTIVES[objective]
+    asked = getattr(request, name)
+    start = clock.now()
+    # 0 itself could only be asked for by mistake, and would be kept by no plan.
+    tried = make_plan(planner, topology, _bounded(request, name, 0.0), solve, clock)
+    least = tried.nearest.get(name) if isinstance(tried, JointPlan) else None
+    if least is None or (asked is not None and least > asked):
+        return make_plan(planner, topology, request, solve, clock)
+    # Found by bisection, so it may be a hair below what a plan achieves.
+    bound = least * (1 + _ROOM)
+    best = make_plan(planner, topology, _bounded(request, name, bound), solve, clock)
+    return replace(best, solve_ms=round((clock.now() - start) * 1000, 3))
+
+
+def _bounded(request: PlanRequest, name: str, bound: float) -> PlanRequest:
+    if name == "max_recovery":
+        return replace(request, max_recovery=bound)
+    return replace(request, max_latency=bound)
 
 
 def make_sweep(planner: Planner, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep:

@@ -8,6 +8,7 @@ RUN/nodes/NAME.out     standard output and error of a node and its children; NAM
 RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
 RUN/processes.jsonl    processes started: pid, start time, name; those that ended may be forgotten
 RUN/schemas.json       output schema per operator, as Spark's JSON
+RUN/tables/OP/NAME/    a static table as the run read it, for one operator: Parquet files
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def schemas_path(run_dir: Path) -> Path:
 
 def own_places(run_dir: Path) -> tuple[Path, ...]:
     """Everything in a run directory that a run keeps for itself: no place for results."""
-    folders = ("log", "units", "checkpoints", "kept", "coordinator")
+    folders = ("log", "units", "checkpoints", "kept", "tables", "coordinator")
     files = (ENDPOINT, SPEC, "origin")
     return (
         *(run_dir / name for name in (*folders, *files)),
@@ -87,6 +88,15 @@ def own_places(run_dir: Path) -> tuple[Path, ...]:
         processes_path(run_dir),
         schemas_path(run_dir),
     )
+
+
+def tables_folder(run_dir: Path, operator: str) -> Path:
+    """Static tables of one operator."""
+    return run_dir / "tables" / operator
+
+
+def table_path(run_dir: Path, operator: str, table: str) -> Path:
+    return tables_folder(run_dir, operator) / table
 
 
 def temporary_path(path: Path, writer: int) -> Path:

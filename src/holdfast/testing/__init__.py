@@ -1,4 +1,4 @@
-"""What tests and experiments may lean on: seeded generators of topologies."""
+"""What tests and experiments may lean on: pipelines on given rows, generators of topologies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from holdfast.testing.generators import (
     thesis_chain,
     thesis_tree,
 )
+from holdfast.testing.pipelines import Found, run
 
 __all__ = [
     "GENERATORS",
+    "Found",
     "chain",
     "in_tree",
     "layered_dag",
@@ -26,6 +28,7 @@ __all__ = [
     "parallel_lines",
     "ppa_random",
     "random_dag",
+    "run",
     "sentiment",
     "signalguru",
     "thesis_chain",

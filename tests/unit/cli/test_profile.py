@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -40,7 +41,8 @@ def measured(monkeypatch):
 
     monkeypatch.setattr("holdfast.profile.profile", measure)
     monkeypatch.setattr("holdfast.runtime.spark.start.prepare.prepare", lambda say: None)
-    monkeypatch.setattr("holdfast.pipeline.load_pipeline", lambda app: None)
+    found = SimpleNamespace(name="counts")
+    monkeypatch.setattr("holdfast.cli.check.sound_pipeline", lambda app, say: found)
     return asked
 
 

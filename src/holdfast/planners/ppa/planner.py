@@ -98,7 +98,10 @@ class PpaPlanner:
                 feasible=False,
                 note=f"the required replicas cost {need:g}, the budget is {problem.budget:g}",
             )
-        return _describe(problem, request, algorithm(problem, solve))
+        found = _describe(problem, request, algorithm(problem, solve))
+        if found.objective == 0 and not found.note:
+            return replace(found, note=_too_little(problem, solve))
+        return found
 
     def sweep(self, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
         if request.recover:
@@ -122,6 +125,18 @@ def _unknown(name: str, known: Mapping[str, object] | Sequence[str], when: str) 
         where="--algorithm",
         hint=f"write one of {', '.join(known)}",
     )
+
+
+def _too_little(problem: Problem, solve: Solve) -> str:
+    """Why no replica brings anything, and the smallest budget with which some do."""
+    from holdfast.planners.ppa.completion import cheapest_tree  # noqa: PLC0415 - loads slowly
+
+    paid = f"a budget of {problem.budget:g} pays for no complete path from the sources to a result"
+    tree = cheapest_tree(replace(problem, budget=float("inf")), solve)
+    if tree is None:
+        return f"{paid}, nor would any other"
+    names = ", ".join(problem.model.names[task] for task in np.flatnonzero(tree)[:12])
+    return f"{paid}; the smallest that does is {problem.price(tree):g}: {names}"
 
 
 def _describe(problem: Problem, request: PlanRequest, choice: Choice) -> ReplicationPlan:

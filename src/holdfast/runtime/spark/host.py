@@ -37,6 +37,7 @@ from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch, TellingStore
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
+from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.start.warmup import warm_up
@@ -173,6 +174,7 @@ class SparkUnitHost:
                     temporary = temporary_path(path, threading.get_native_id())
                     write_durably(temporary, json.dumps(data).encode())
                     temporary.replace(path)
+                fix_tables(self._pipeline, self.session(), self._root)
                 loaded = json.loads(path.read_bytes())
                 self._schemas = {
                     name: StructType.fromJson(schema) for name, schema in loaded.items()

@@ -26,6 +26,7 @@ from pyspark.sql.types import MapType, StructType, TimestampType
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
+from holdfast.pipeline.tables import WithTables
 from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
@@ -52,13 +53,16 @@ class CheckReport:
 
 
 def check_pipeline(pipeline: Pipeline, spark: SparkSession) -> CheckReport:
-    """Analyse every operator in turn; the pipeline's own rules are checked first."""
+    """Analyse every operator in turn; the pipeline's own rules are checked first.
+
+    What breaks one of these is left out, as what depends on it is.
+    """
     pipeline.validate()
     schemas: dict[str, StructType] = {}
     problems: list[BadInputError] = []
     warnings: list[str] = []
     for operator in pipeline.operators:
-        if not all(name in schemas for name in operator.inputs):
+        if operator.name in pipeline.broken or not all(n in schemas for n in operator.inputs):
             continue
         try:
             with quiet():
@@ -280,6 +284,13 @@ def _check_plan(operator: PipelineOperator, plan: Plan, spark: SparkSession) -> 
             "calls withWatermark", where=name, hint="event time is set once, on the Pipeline"
         )
     _check_state(operator, plan)
+    if operator.deterministic and plan.outside and not isinstance(operator.function, WithTables):
+        raise BadInputError(
+            "reads files or tables that may have changed when a batch is redone",
+            where=name,
+            hint="declare them with pipeline.table(...) and join with that, or say "
+            "deterministic=False, which logs its output",
+        )
     if operator.deterministic and plan.nondeterministic:
         found = plan.nondeterministic[0]
         hint = _determinism_hint(operator, found)

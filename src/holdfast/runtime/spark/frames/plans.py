@@ -49,6 +49,7 @@ _STATEFUL = {
     "Join": "a join of streams",
     "GlobalLimit": "limit",
 }
+_RELATIONS = {"LogicalRelation", "DataSourceV2Relation", "HiveTableRelation"}
 _BY_BATCH = {"DeduplicateWithinWatermark", "GlobalLimit"}
 """Whose result depends on how the input is cut into batches."""
 _FLOATS = {"FloatType", "DoubleType"}
@@ -81,6 +82,8 @@ class Plan:
     watermarks: int
     """How many the function added."""
     warnings: tuple[str, ...]
+    outside: tuple[str, ...]
+    """What it reads that no run keeps, and that may have changed when a batch is redone."""
     java: Any
     """The analysed plan itself."""
 
@@ -122,6 +125,7 @@ def examine(result: DataFrame, inputs: list[DataFrame]) -> Plan:
         # A self-join reads its input's watermark twice; only more than that is the author's.
         watermarks=max(0, len({_text(n) for n in _watermarks(nodes, names)}) - expected),
         warnings=tuple(dict.fromkeys(warnings)),
+        outside=tuple(dict.fromkeys(_outside(nodes, names))),
         java=java,
     )
 
@@ -210,6 +214,13 @@ def _follow_renames(nodes: list[Any], origin: dict[int, tuple[int, str]]) -> Non
                     where = origin.get(child.exprId().id())
                     if where:
                         origin[expression.exprId().id()] = where
+
+
+def _outside(nodes: list[Any], names: list[str]) -> Iterator[str]:
+    """Files and tables read beside the inputs; rows made in the code itself are part of it."""
+    for node, name in zip(nodes, names, strict=True):
+        if name in _RELATIONS and not node.isStreaming():
+            yield name
 
 
 def _watermarks(nodes: list[Any], names: list[str]) -> Iterator[Any]:

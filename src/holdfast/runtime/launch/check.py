@@ -1,0 +1,146 @@
+"""Check an application before anything of it starts, in a process of its own; sound ones are noted.
+
+A Spark session takes seconds to start, so that a pipeline was found sound is remembered by the
+fingerprints of its operators: the next start of the same code need not ask Spark again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import BadInputError, CheckFailedError
+from holdfast.pipeline import Pipeline, inspect_pipeline
+from holdfast.pipeline.fingerprint import fingerprints
+from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
+
+_KEPT = 200
+"""Pipelines that are remembered, the last ones used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check has found."""
+
+    pipeline: Pipeline | None
+    """None if the application could not be run to its end."""
+    problems: tuple[BadInputError, ...] = ()
+    """All that is wrong with it; empty: it can be run."""
+    warnings: tuple[str, ...] = ()
+    """What is allowed but may surprise."""
+    on_spark: bool = True
+    """Whether Spark looked at its columns; else there is none here."""
+
+
+def check_app(
+    app: str, *, say: Callable[[str], None], made: Pipeline | None = None, again: bool = False
+) -> Checked:
+    """Everything that is wrong with an application; asks Spark unless it is known to be sound.
+
+    With `again` it is asked in any case. `made` is the pipeline, if it was loaded already.
+    """
+    pipeline, problems = (made, []) if made is not None else inspect_pipeline(app)
+    if find_spec("pyspark") is None:
+        return Checked(pipeline=pipeline, problems=tuple(problems), on_spark=False)
+    note = None if pipeline is None or problems else _note_path(pipeline)
+    if note is not None and not again:
+        warnings = _known(note)
+        if warnings is not None:
+            return Checked(pipeline=pipeline, warnings=warnings)
+    if pipeline is None and len(problems) == 1:
+        # It could not even be loaded: another process would say the same.
+        return Checked(pipeline=None, problems=tuple(problems))
+    say("checking the pipeline")
+    found, warnings = _ask(app)
+    if note is not None and not found:
+        _remember(note, warnings)
+    return Checked(pipeline=pipeline, problems=found, warnings=warnings)
+
+
+def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
+    launch = secrets.token_hex(8)
+    command = [sys.executable, "-m", "holdfast.runtime.spark.frames.program", app]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, LAUNCH_VARIABLE: launch},
+    )
+    try:
+        out, errors = process.communicate()
+    finally:
+        kill_session(process.pid, launch)
+        process.wait()
+    lines = out.decode(errors="replace").splitlines()
+    try:
+        answer: Mapping[str, list[Any]] = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        said = errors.decode(errors="replace")
+        if os.environ.get("HOLDFAST_DEBUG"):
+            sys.stderr.write(said)
+        last = [line for line in said.splitlines() if line.strip()] or ["nothing was said"]
+        raise CheckFailedError(
+            f"the check ended early: {last[-1].strip()} (--debug shows all of it)"
+        ) from None
+    problems = tuple(
+        BadInputError(what, where=where, hint=hint) for what, where, hint in answer["problems"]
+    )
+    return problems, tuple(answer["warnings"])
+
+
+# -- what is known to be sound --------------------------------------------------------------------
+
+
+def checks_folder() -> Path:
+    """Where sound pipelines are noted."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "holdfast" / "checks"
+
+
+def _note_path(pipeline: Pipeline) -> Path:
+    """Named by everything that the answer depends on, but for libraries the pipeline uses."""
+    words = [_version("holdfast"), _version("pyspark"), repr(pipeline.event_time)]
+    words += [f"{name}={found}" for name, found in fingerprints(pipeline).items()]
+    return checks_folder() / hashlib.sha256("\n".join(words).encode()).hexdigest()[:24]
+
+
+def _version(package: str) -> str:
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return package
+
+
+def _known(note: Path) -> tuple[str, ...] | None:
+    try:
+        warnings = json.loads(note.read_text(encoding="utf-8"))
+        note.touch()
+    except (OSError, ValueError):
+        return None
+    return tuple(map(str, warnings)) if isinstance(warnings, list) else None
+
+
+def _remember(note: Path, warnings: tuple[str, ...]) -> None:
+    """Best effort: a pipeline that could not be noted is only checked again."""
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        temporary = note.with_name(f"{note.name}.{os.getpid()}.tmp")
+        temporary.write_text(json.dumps(warnings), encoding="utf-8")
+        temporary.replace(note)
+        known = sorted(note.parent.iterdir(), key=lambda path: path.stat().st_mtime)
+        for old in known[:-_KEPT]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return
