@@ -25,8 +25,8 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 # Every edge there is between packages: each may import those behind it, itself and the base.
 EDGES = {
     "cli": (
-        "control deployment draw faults health pipeline plan planners predict profile prove rundir "
-        "runtime testing topology verify"
+        "control deployment draw faults health pipeline plan planners predict profile prove "
+        "reproduce rundir runtime testing topology verify"
     ),
     "control": "deployment health rundir",
     "deployment": "",
@@ -39,6 +39,7 @@ EDGES = {
     "predict": "topology",
     "profile": "control deployment health pipeline predict rundir runtime",
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
+    "reproduce": "draw plan planners testing topology",
     "rundir": "deployment health",
     "runtime": "control deployment pipeline rundir streams",
     "scripting": "cli draw pipeline plan planners predict prove rundir runtime topology",
@@ -80,6 +81,7 @@ PURE = {
     "plan",
     "planners",
     "predict",
+    "reproduce",
     "rundir",
     "streams",
     "topology",

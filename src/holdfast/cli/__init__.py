@@ -19,6 +19,7 @@ from holdfast.cli import demo as demo_command
 from holdfast.cli import plan as plan_command
 from holdfast.cli import profile as profile_command
 from holdfast.cli import prove as prove_command
+from holdfast.cli import reproduce as reproduce_command
 from holdfast.cli import run as run_commands
 from holdfast.cli import topology as topology_commands
 from holdfast.cli import verify as verify_command
@@ -72,6 +73,7 @@ for _command in (
     verify_command.verify,
     profile_command.profile,
     prove_command.prove,
+    reproduce_command.reproduce,
     demo_command.demo,
 ):
     app.command(_command.__name__, cls=GroupedCommand)(_command)

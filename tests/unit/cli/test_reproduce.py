@@ -1,0 +1,56 @@
+"""`holdfast reproduce`: list, one figure, files, and mistakes in one line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+
+def test_list_names_every_figure_and_its_paper(holdfast):
+    """As a table and as JSON."""
+    said = holdfast("reproduce", "--list")
+    assert said.code == 0
+    assert "4.14" in said.out
+    assert "Passive and Partially Active" in said.out
+    rows = json.loads(holdfast("reproduce", "--list", "--json").out)["figures"]
+    assert len(rows) == 25
+
+
+def test_one_figure_is_shown_and_written(holdfast, tmp_path):
+    """Page, drawing and numbers in the folder; the paper's words on the screen."""
+    said = holdfast("reproduce", "ftc", "3", "--out", tmp_path)
+    assert said.code == 0
+    assert "the backups are 1, 2, 8, 9 and 10" in said.out
+    assert (tmp_path / "ftc-3.md").read_text().startswith("# FTC on lines")
+    assert (tmp_path / "ftc-3-1.svg").exists()
+    assert json.loads((tmp_path / "ftc-3.json").read_text())["figure"] == "3"
+
+
+def test_json_is_one_object_and_writes_nothing(holdfast, tmp_path, monkeypatch):
+    """Unless --out asks for files."""
+    monkeypatch.chdir(tmp_path)
+    said = holdfast("reproduce", "ftc", "4", "--json")
+    (made,) = json.loads(said.out)["figures"]
+    assert made["claims"][0]["verdict"] == "holds"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "neither which paper nor --all"),
+        (("ftc", "--all"), "goes without a paper"),
+        (("nobody",), "no paper 'nobody'"),
+        (("ftc", "5"), "no figure '5'"),
+        (("ftc", "3", "--out", "/proc/nowhere"), "cannot be written"),
+    ],
+)
+def test_mistakes_are_one_line(holdfast, args, words):
+    """With exit code 2."""
+    said = holdfast("reproduce", *args)
+    assert said.code == 2
+    assert words in said.err
+    assert said.err.count("\n") == 1
