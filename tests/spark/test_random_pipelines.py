@@ -7,8 +7,8 @@ import pytest
 from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.schedule import draw_schedule
 from holdfast.pipeline import deploy, load_pipeline
-from holdfast.testing.pipelines import app_text, draw, feed_rows
-from holdfast.testing.pipelines.steps import RULES, SCHEMA, Row
+from holdfast.testing.random_pipelines import app_text, draw, feed_rows
+from holdfast.testing.random_pipelines.steps import RULES, SCHEMA, Row
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ def session():
 
 def test_both_descriptions_of_an_operator_agree(session):
     """Spark as a batch gives what the plain loops give, for every kind and many numbers."""
-    from holdfast.testing.pipelines import spark
+    from holdfast.testing.random_pipelines import spark
 
     seen = set()
     for seed in SEEDS:

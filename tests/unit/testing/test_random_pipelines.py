@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.pipeline import deploy
-from holdfast.testing.pipelines import app_text, draw, feed_rows, random_pipeline
-from holdfast.testing.pipelines.draw import MAX_GROWTH
-from holdfast.testing.pipelines.steps import RULES, Row, Step
+from holdfast.testing.random_pipelines import app_text, draw, feed_rows, random_pipeline
+from holdfast.testing.random_pipelines.draw import MAX_GROWTH
+from holdfast.testing.random_pipelines.steps import RULES, Row, Step
 
 pytestmark = pytest.mark.unit
 

@@ -69,7 +69,7 @@ def check_app(
 
 def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
     launch = secrets.token_hex(8)
-    command = [sys.executable, "-m", "holdfast.runtime.spark.frames.program", app]
+    command = [sys.executable, "-m", "holdfast.runtime.spark.check_app", app]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

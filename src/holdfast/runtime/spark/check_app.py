@@ -1,4 +1,4 @@
-"""`python -m holdfast.runtime.spark.frames.program APP`: check an application, answer in JSON.
+"""`python -m holdfast.runtime.spark.check_app APP`: check an application, answer in JSON.
 
 A process of its own, so that whoever asks keeps neither Java nor what the application imports.
 """

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from holdfast.testing.pipelines.steps import Kind, Row, Step
+from holdfast.testing.random_pipelines.steps import Kind, Row, Step
 
 Arrival: TypeAlias = Literal["as they come", "closed", "mixed"]
 

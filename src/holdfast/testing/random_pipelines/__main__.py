@@ -1,10 +1,10 @@
-"""`python -m holdfast.testing.pipelines SEED [OPERATORS]` prints an application file."""
+"""`python -m holdfast.testing.random_pipelines SEED [OPERATORS]` prints an application file."""
 
 from __future__ import annotations
 
 import sys
 
-from holdfast.testing.pipelines import app_text
+from holdfast.testing.random_pipelines import app_text
 
 if __name__ == "__main__":
     numbers = [int(word) for word in sys.argv[1:3]]

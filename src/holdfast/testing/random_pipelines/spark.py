@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType
 
-from holdfast.testing.pipelines.steps import MODULUS, SCHEMA, digit_sum
+from holdfast.testing.random_pipelines.steps import MODULUS, SCHEMA, digit_sum
 
 UDF_DIGITS = sf.udf(digit_sum, LongType(), useArrow=False)
 

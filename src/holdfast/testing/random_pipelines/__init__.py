@@ -5,7 +5,7 @@ sources, maps, windows, sessions, joins, deduplication, custom state, unions, se
 stream and several sinks; what its sinks must hold is computed in plain Python. So any seed can be
 run, broken and checked by `holdfast chaos` and `holdfast prove`:
 
-    python -m holdfast.testing.pipelines 17 > app.py
+    python -m holdfast.testing.random_pipelines 17 > app.py
     holdfast chaos app.py --kills 4
 """
 
@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, Stream
-from holdfast.testing.pipelines.draw import Drawing, draw, feed_rows
-from holdfast.testing.pipelines.steps import SCHEMA, Row, Step
+from holdfast.testing.random_pipelines.draw import Drawing, draw, feed_rows
+from holdfast.testing.random_pipelines.steps import SCHEMA, Row, Step
 
 __all__ = ["Drawing", "app_text", "draw", "feed_rows", "random_pipeline"]
 
@@ -32,7 +32,7 @@ def app_text(seed: int, *, operators: int = 8) -> str:
     drawing = draw(seed, operators=operators)
     lines = "\n".join(f"#   {line}" for line in drawing.lines())
     return (
-        "from holdfast.testing.pipelines import random_pipeline\n\n"
+        "from holdfast.testing.random_pipelines import random_pipeline\n\n"
         f"{lines}\n"
         f"pipeline = random_pipeline({seed}, operators={operators})\n"
     )
@@ -84,7 +84,7 @@ def _add(streams: Mapping[str, Stream], step: Step) -> Stream:
 
 def _function(step: Step) -> Callable[..., Any]:
     # Spark is needed only where the pipeline runs; planning and drawing do without it.
-    from holdfast.testing.pipelines import spark  # noqa: PLC0415
+    from holdfast.testing.random_pipelines import spark  # noqa: PLC0415
 
     return partial(getattr(spark, step.kind), **dict(step.numbers))
 
