@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help venv demo test check lint types unit spark archive chaos coverage bench clean
+.PHONY: help venv demo test check lint types unit spark archive chaos coverage bench docs clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,15 @@ coverage: venv archive  ## the whole suite again, slower, with the lines it did 
 
 bench: venv  ## all benchmarks in full
 	$(BIN)/python -m benchmarks
+
+docs: venv build/docs-venv/.installed  ## build the site into build/site, strict
+	$(BIN)/python scripts/cli_reference.py --check
+	build/docs-venv/bin/mkdocs build --strict --quiet
+
+build/docs-venv/.installed: requirements-docs.txt
+	$(PYTHON) -m venv build/docs-venv
+	build/docs-venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
 
 clean:  ## remove everything the targets made
 	rm -rf $(VENV) build dist out runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.clock import Clock
-    from holdfast.reproduce import Figure, Reproduction
+    from holdfast.reproduce import Effort, Figure, Reproduction
     from holdfast.topology.graph import Topology
 
 _OUT = Path("out/reproduce")
@@ -65,15 +65,13 @@ def reproduce(
 
 
 def _make(
-    chosen: tuple[Figure, ...], effort: object, folder: Path | None, *, quiet: bool
+    chosen: tuple[Figure, ...], effort: Effort, folder: Path | None, *, quiet: bool
 ) -> list[Reproduction]:
     """One after the other, each written and shown as soon as it is there."""
     from rich.console import Console
 
-    from holdfast.reproduce import Effort
     from holdfast.reproduce.page import index
 
-    assert isinstance(effort, Effort)  # noqa: S101
     console = Console(highlight=False)
     made = []
     for item in chosen:
@@ -149,7 +147,9 @@ def _write(made: Reproduction, folder: Path) -> list[Path]:
         for k, (_, svg) in enumerate(made.drawings):
             pictures.append(folder / f"{made.name}-{k + 1}.svg")
             pictures[-1].write_text(svg, encoding="utf-8")
-        if made.panels and find_spec("matplotlib") is not None:
+        if made.panels and find_spec("matplotlib") is None:
+            typer.echo("no plot: matplotlib is not installed", err=True)
+        elif made.panels:
             pictures.append(folder / f"{made.name}.svg")
             draw(made, pictures[-1])
         page.write_text(markdown(made, [p.name for p in pictures]), encoding="utf-8")

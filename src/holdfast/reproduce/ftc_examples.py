@@ -109,8 +109,10 @@ def figure_3(effort: Effort) -> Reproduction:
                 paper="the figure treats sources as backups that cost nothing",
                 source="figure 3 against eq. 3 and figure 4",
                 ours=f"by eq. 3 a source replays, and R = 2 takes {canonical} backups",
-                verdict="differs",
-                why="the paper mixes two conventions; both can be asked for (--sources)",
+                verdict="holds" if canonical == fewest else "differs",
+                why=""
+                if canonical == fewest
+                else "the paper mixes two conventions; both can be asked for (--sources)",
             ),
         ),
         full=effort.full,
@@ -152,14 +154,15 @@ def figure_4(effort: Effort) -> Reproduction:
             )
         )
     literal = plan(_tasks(FIGURE_4_B[0], FIGURE_4_B[1], "b"), 8.0, "line-as-printed")
+    broken = literal.overall is None or literal.overall > 8.0
     claims.append(
         Claim(
             paper="algorithm 2 computes figure 4 B",
             source="algorithm 2",
             ours=f"to the letter it chooses {len(literal.backups)} backups and the slowest "
-            f"recovery takes {literal.overall:g} > 8",
-            verdict="differs",
-            why="its distance leaves out the source's own reprocessing time",
+            f"recovery takes {literal.overall:g} where 8 is allowed",
+            verdict="differs" if broken else "holds",
+            why="its distance leaves out the source's own reprocessing time" if broken else "",
         )
     )
     claims.append(

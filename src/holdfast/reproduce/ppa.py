@@ -76,17 +76,18 @@ def _make(options: Mapping[str, Any], seed: int) -> Topology:
 
 @lru_cache(maxsize=4096)
 def _values(frozen: tuple[tuple[str, Any], ...], seed: int, share: float) -> tuple[float, ...]:
-    """Fidelity of each method on one random topology; settings and figures share topologies."""
+    """Fidelity of each method on one random topology, and whether the first is proved best."""
     topology = _make(dict(frozen), seed)
     problem = problem_of(topology, PlanRequest(replicas=int(topology.task_count * share)))
     judge, solve = problem.model.fidelity, Solve()
     by_sa = judge(sa(problem, solve).chosen)
-    by_exact = judge(exact(problem, solve, states=STATES).chosen)
+    best = exact(problem, solve, states=STATES)
     return (
-        max(by_exact, by_sa),
+        max(judge(best.chosen), by_sa),
         by_sa,
         judge(sa_as_printed(problem, solve).chosen),
         judge(greedy(problem, solve).chosen),
+        float(best.optimal),
     )
 
 
@@ -112,7 +113,7 @@ def _random_topologies(
             found[kind] = values
             means = values.mean(axis=1)
             rows += [
-                (kind, f"{share:.0%}", *(float(v) for v in means[k]))
+                (kind, f"{share:.0%}", *(float(v) for v in means[k][: len(METHODS)]))
                 for k, share in enumerate(SHARES)
             ]
             panels.append(_panel(kind, "tasks replicated", METHODS, SHARES, means))
@@ -174,10 +175,13 @@ def _beats(found: Mapping[str, np.ndarray[Any, Any]], source: str) -> tuple[Clai
         Claim(
             paper="DP, the optimum, takes too long for these",
             source="section 7.3",
-            ours=f"best plans known for all; SA reaches {reached:.0%} of them",
-            verdict="differs",
+            ours=f"{overall[-1]:.0%} of the plans are proved optimal; SA reaches {reached:.0%} of "
+            "the best known",
+            verdict="differs" if overall[-1] > 0.5 else "holds",
             why="the exact search keeps states per operator instead of unions of trees; where it "
-            "is cut off, best is the better of it and SA",
+            "is cut off, best is the better of it and SA"
+            if overall[-1] > 0.5
+            else "",
         ),
     )
 
