@@ -22,7 +22,6 @@ from typing import Any
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.pipeline import Pipeline, inspect_pipeline
 from holdfast.pipeline.fingerprint import fingerprints
-from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
 
 _KEPT = 200
 """Pipelines that are remembered, the last ones used."""
@@ -68,6 +67,9 @@ def check_app(
 
 
 def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
+    # How a pipeline is put together is checked where nothing can be run, too.
+    from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session  # noqa: PLC0415
+
     launch = secrets.token_hex(8)
     command = [sys.executable, "-m", "holdfast.runtime.spark.frames.program", app]
     process = subprocess.Popen(
