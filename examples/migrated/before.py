@@ -23,7 +23,7 @@ def job(spark: SparkSession, orders: Path, out: Path) -> DataStreamWriter:
         .join(sf.broadcast(stores), "store")
         .groupBy(sf.window("ts", "10 seconds"), "city")
         .agg(sf.count("*").alias("orders"), sf.sum("amount").alias("amount"))
-        .select(sf.col("window.start").alias("start"), "city", "orders", "amount")
+        .select(sf.window_time("window").alias("ts"), "city", "orders", "amount")
     )
     return (
         totals.writeStream.outputMode("append")

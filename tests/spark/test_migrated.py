@@ -8,8 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.pipeline import Files, deploy, load_pipeline
+from holdfast.pipeline.claims import claims
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.session import start_session
+from holdfast.verify.check import verify
 
 pytestmark = pytest.mark.spark
 
@@ -59,6 +61,8 @@ def after(spark, folder, run_dir, monkeypatch):
             time.sleep(0.05)
     finally:
         host.close()
+    verdict = verify(run_dir, claims(pipeline))
+    assert verdict.ok, verdict.findings
     return rows(run_dir / "totals")
 
 

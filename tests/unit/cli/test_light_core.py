@@ -1,5 +1,6 @@
 """What works with the command line alone, and what the rest says: no numpy, no Spark, no plots."""
 
+import os
 import subprocess
 import sys
 
@@ -83,3 +84,22 @@ def test_what_needs_an_extra_says_which(tmp_path, args, line):
     assert said.returncode == 2
     assert line in said.stderr
     assert len(said.stderr.strip().splitlines()) == 1, said.stderr
+
+
+def test_the_shell_completes_commands(tmp_path):
+    """What `--install-completion` puts into a shell asks for, and gets."""
+    code = "import sys; sys.argv = ['holdfast']; from holdfast.cli import main; main()"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "_HOLDFAST_COMPLETE": "complete_bash",
+            "COMP_WORDS": "holdfast pr",
+            "COMP_CWORD": "1",
+        },
+    )
+    assert said.stdout.split() == ["profile", "prove"]
