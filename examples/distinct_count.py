@@ -14,7 +14,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from holdfast.pipeline import Generator, Pipeline, Sqlite
+from holdfast import Generator, Pipeline, Sqlite
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 VISITS_PER_EPOCH = 40

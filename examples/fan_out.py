@@ -15,7 +15,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite
+from holdfast import Generator, Parquet, Pipeline, Sqlite
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PRICES = {"buoy": 4200, "chart": 1900, "compass": 8900, "lamp": 2500, "rope": 700}

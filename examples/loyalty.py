@@ -15,7 +15,7 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from holdfast.pipeline import Generator, Pipeline, Sqlite
+from holdfast import Generator, Pipeline, Sqlite
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PURCHASES_PER_EPOCH = 30

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType
 
-from holdfast.pipeline import Generator, Pipeline, Sqlite
+from holdfast import Generator, Pipeline, Sqlite
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 RECEIPTS_PER_EPOCH = 40

@@ -17,7 +17,7 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from holdfast.pipeline import Generator, Parquet, Pipeline
+from holdfast import Generator, Parquet, Pipeline
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CLICKS_PER_EPOCH = 12

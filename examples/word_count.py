@@ -15,7 +15,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from holdfast.pipeline import Generator, Parquet, Pipeline
+from holdfast import Generator, Parquet, Pipeline
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LINES_PER_EPOCH = 50

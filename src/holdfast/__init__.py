@@ -91,7 +91,13 @@ __all__ = [
 ]
 
 
+_CALLABLE = ("plan", "profile", "prove")
+"""Packages that can be called, see `_CallablePackage`."""
+
+
 def __getattr__(name: str) -> Any:
+    if name in _CALLABLE:
+        return import_module(f"holdfast.{name}")
     if name in _HOME:
         return getattr(import_module(_HOME[name]), name)
     raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
@@ -100,8 +106,8 @@ def __getattr__(name: str) -> Any:
 class _CallablePackage(ModuleType):
     """A package that is also the function of its name: `holdfast.plan(...)`, `holdfast.plan.ftc`.
 
-    Whoever has imported `holdfast.plan` finds the package under that name, whoever has not the
-    function; so the package can be called, and `from holdfast import plan` means one thing.
+    Python binds a package under its name as soon as anybody imports it, in place of a function of
+    that name; so the package can be called, and `from holdfast import plan` means one thing.
     """
 
     def __call__(self, *args: Any, **options: Any) -> Any:
@@ -113,7 +119,7 @@ class _Root(ModuleType):
     """This package: what Python binds in it when a package below is imported is made callable."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if _HOME.get(name) == "holdfast.scripting" and type(value) is ModuleType:
+        if name in _CALLABLE and type(value) is ModuleType:
             value.__class__ = _CallablePackage
         super().__setattr__(name, value)
 

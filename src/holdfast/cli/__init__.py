@@ -16,6 +16,8 @@ from holdfast import __version__
 from holdfast.cli import chaos as chaos_command
 from holdfast.cli import check as check_command
 from holdfast.cli import demo as demo_command
+from holdfast.cli import doctor as doctor_command
+from holdfast.cli import init as init_command
 from holdfast.cli import plan as plan_command
 from holdfast.cli import profile as profile_command
 from holdfast.cli import prove as prove_command
@@ -61,6 +63,8 @@ def options(
 app.command("plan", cls=plan_command.ManyValuesCommand)(plan_command.plan)
 app.add_typer(topology_commands.app, name="topology")
 for _command in (
+    init_command.init,
+    doctor_command.doctor,
     check_command.check,
     run_commands.run,
     run_commands.status,
@@ -94,6 +98,11 @@ def main() -> NoReturn:
         # The reader of our output has gone (`| head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except ModuleNotFoundError as error:
+        extra = _extra(error.name or "")
+        if extra is None or os.environ.get("HOLDFAST_DEBUG"):
+            raise
+        sys.exit(_say(f"this needs {error.name}; pip install 'holdfast[{extra}]'", 2))
     except Exception as error:
         if type(error).__name__ == "Abort":
             sys.exit(_say("interrupted", 130))
@@ -102,6 +111,13 @@ def main() -> NoReturn:
             raise
         sys.exit(_say(usage, 2))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _extra(module: str) -> str | None:
+    """The extra of this package that brings a module; None: none does."""
+    root = module.partition(".")[0]
+    found = [extra for extra, names in doctor_command.EXTRAS.items() if root in names]
+    return found[0] if found else None
 
 
 def _say(line: str, code: int) -> int:

@@ -24,7 +24,7 @@ def check(
     Exit code 2 when something is. `run`, `profile`, `chaos` and `prove` begin with the same check.
     """
     from holdfast.rundir.application import absolute_app
-    from holdfast.runtime.launch.check import check_app
+    from holdfast.runtime.checking import check_app
 
     found = check_app(absolute_app(app), say=_quiet, again=True)
     if as_json:
@@ -63,7 +63,7 @@ def sound_pipeline(
     """The pipeline of an application, or everything that is wrong with it (exit code 2)."""
     from holdfast.errors import BadInputError
     from holdfast.rundir.application import absolute_app
-    from holdfast.runtime.launch.check import check_app
+    from holdfast.runtime.checking import check_app
 
     found = check_app(absolute_app(app), say=say, made=made)
     if found.problems:

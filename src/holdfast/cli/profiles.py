@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -76,9 +77,11 @@ def _assumed(app: str, pipeline: Pipeline) -> Grounds:
     if find_spec("pyspark") is not None:
         from holdfast.profile.cache import known_machine, machine_path
 
-        machine = known_machine()
-        if machine_path().exists():
-            whose = "this machine as last profiled"
+        # Planning needs no Java; without it nothing was ever profiled here.
+        with contextlib.suppress(BadInputError):
+            machine = known_machine()
+            if machine_path().exists():
+                whose = "this machine as last profiled"
     rated = all(hasattr(one.source, "rows_per_second") for one in pipeline.sources)
     load = "the rates of its sources, no cost per row" if rated else "no rows at all"
     return Grounds(

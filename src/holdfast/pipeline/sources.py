@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_args
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline.schema import arrow_schema, parse_schema
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FileFormat = Literal["json", "csv", "parquet", "text"]
 Row: TypeAlias = "tuple[Any, ...] | Mapping[str, Any]"
@@ -47,6 +48,7 @@ class Rate:
 
     def table(self, epoch: int, *, epoch_s: float, shard: int = 0, shards: int = 1) -> Any:
         """The rows of one epoch that one shard makes, as a pyarrow table."""
+        import numpy as np  # noqa: PLC0415 - a pipeline is written and looked at without it
         import pyarrow as pa  # noqa: PLC0415 - planning must not need pyarrow
 
         per_epoch = self.rows_per_second * epoch_s
@@ -97,7 +99,7 @@ class Generator:
 
     def share(self, whole: Any, shard: int, shards: int) -> Any:
         """The rows of an epoch that one of its shards makes."""
-        return whole.take(np.arange(shard, whole.num_rows, shards)) if shards > 1 else whole
+        return whole.take(list(range(shard, whole.num_rows, shards))) if shards > 1 else whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,8 @@ def _named(row: tuple[Any, ...], names: list[str]) -> dict[str, Any]:
 
 def _mix(value: np.ndarray[Any, Any], seed: int) -> np.ndarray[Any, Any]:
     """Splitmix64 of value and seed: the same numbers on every platform and numpy version."""
+    import numpy as np  # noqa: PLC0415 - as above
+
     with np.errstate(over="ignore"):
         mixed = value.astype(np.uint64) + np.uint64(seed % 2**64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

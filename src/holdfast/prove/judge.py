@@ -28,13 +28,13 @@ are judged at once, that is no bad luck: the plan's promise is refuted.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtrc
 
 from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
@@ -462,7 +462,18 @@ def _refuted(chance: float, judged: int) -> bool:
 
 def binomial_tail(n: int, k: int, p: float) -> float:
     """P(X >= k) for a binomial X."""
-    return float(bdtrc(k - 1, n, p))
+    if k <= 0:
+        return 1.0
+    terms = [_binomial(n, i, p) for i in range(k, n + 1)]
+    return min(1.0, math.fsum(terms))
+
+
+def _binomial(n: int, k: int, p: float) -> float:
+    """P(X = k), by logarithms: the binomial coefficient alone may be larger than any float."""
+    if p <= 0 or p >= 1:
+        return float(k == (0 if p <= 0 else n))
+    ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    return math.exp(ways + k * math.log(p) + (n - k) * math.log1p(-p))
 
 
 def percentile(values: Sequence[float], share: float) -> float:

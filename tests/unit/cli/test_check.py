@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.errors import BadInputError, BadInputsError
-from holdfast.runtime.launch import check as launch
+from holdfast.runtime import checking as launch
 
 pytestmark = pytest.mark.unit
 

@@ -13,6 +13,7 @@ from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
+from holdfast.rundir.paths import tables_folder
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
@@ -120,6 +121,16 @@ def test_kept_input_offers_the_reset_that_works(run):
     assert check_resume(where, make_spec(), ["double"])
     assert reset_operators(where, make_spec().deployment, ["double"]) == ["double", "count", "out"]
     assert check_resume(where, make_spec(), ())
+
+
+def test_a_reset_reads_static_tables_anew(run):
+    """Those of the operators that are reset; others keep what the run began with."""
+    where = run(keep_input=True, trim=False)
+    for operator in ("numbers", "double"):
+        tables_folder(where, operator).mkdir(parents=True)
+    reset_operators(where, make_spec().deployment, ["double"])
+    assert tables_folder(where, "numbers").exists()
+    assert not tables_folder(where, "double").exists()
 
 
 def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run, monkeypatch):

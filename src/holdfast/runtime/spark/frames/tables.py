@@ -33,6 +33,9 @@ def fix_tables(pipeline: Pipeline, spark: SparkSession, run_dir: Path) -> None:
             place = table_path(run_dir, operator.name, table.name)
             if not place.exists():
                 _copy(table, operator.name, spark, place)
+            # Also what another node put there: whatever is made of it must not outlive it.
+            for folder in (place.parent, place.parent.parent, run_dir):
+                sync_folder(folder)
             function.copies[table.name] = place
 
 
@@ -60,4 +63,3 @@ def _copy(table: StaticTable, operator: str, spark: SparkSession, place: Path) -
     shutil.rmtree(temporary, ignore_errors=True)
     if not place.is_dir():
         raise BadInputError(f"could not keep the table {table.name!r}", where=operator)
-    sync_folder(place.parent)

@@ -22,7 +22,7 @@ from typing import Any
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.pipeline import Pipeline, inspect_pipeline
 from holdfast.pipeline.fingerprint import fingerprints
-from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
+from holdfast.pipeline.tables import WithTables
 
 _KEPT = 200
 """Pipelines that are remembered, the last ones used."""
@@ -52,7 +52,7 @@ def check_app(
     pipeline, problems = (made, []) if made is not None else inspect_pipeline(app)
     if find_spec("pyspark") is None:
         return Checked(pipeline=pipeline, problems=tuple(problems), on_spark=False)
-    note = None if pipeline is None or problems else _note_path(pipeline)
+    note = None if pipeline is None or problems or _reads(pipeline) else _note_path(pipeline)
     if note is not None and not again:
         warnings = _known(note)
         if warnings is not None:
@@ -67,7 +67,15 @@ def check_app(
     return Checked(pipeline=pipeline, problems=found, warnings=warnings)
 
 
+def _reads(pipeline: Pipeline) -> bool:
+    """Whether it has tables from outside, which may be gone when it is started again."""
+    return any(isinstance(operator.function, WithTables) for operator in pipeline.operators)
+
+
 def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
+    # How a pipeline is put together is checked where nothing can be run, too.
+    from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session  # noqa: PLC0415
+
     launch = secrets.token_hex(8)
     command = [sys.executable, "-m", "holdfast.runtime.spark.check_app", app]
     process = subprocess.Popen(

@@ -1,0 +1,105 @@
+"""What works with the command line alone, and what the rest says: no numpy, no Spark, no plots."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+EXTRAS = ("numpy", "scipy", "highspy", "pyspark", "pyarrow", "pandas", "psutil", "matplotlib")
+APP = """
+from holdfast import Parquet, Pipeline, Rate
+
+pipeline = Pipeline("light")
+pipeline.sink("out", pipeline.source("rows", Rate(1)).where("value > 1"), Parquet("out"))
+"""
+
+
+def holdfast(folder, *args, hidden=EXTRAS):
+    """The command in a process in which some packages are not installed."""
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({hidden!r})); "
+        f"sys.argv = ['holdfast', *{args!r}]; from holdfast.cli import main; main()"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_help_loads_no_package_but_typer():
+    """Rich, numpy and the rest stay out of the way of a quick answer."""
+    code = (
+        "import sys; sys.argv = ['holdfast', '--help']\n"
+        "from holdfast.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = ('rich', 'pydantic', 'yaml', 'numpy', 'scipy', 'highspy', 'pyspark', 'pyarrow')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Commands:" in said.stdout
+    assert said.stderr.strip() == "[]"
+
+
+def test_options_stand_in_groups(tmp_path):
+    """Those of a method under its name, what every command has at the end."""
+    said = holdfast(tmp_path, "plan", "--help")
+    titles = [line for line in said.stdout.splitlines() if line.endswith(":") and line[0] != " "]
+    assert [title for title in titles if title.startswith("Method")] == [
+        "Method ppa:",
+        "Method ftc:",
+        "Method fastrecover:",
+        "Method joint:",
+    ]
+    assert titles[0] == "Arguments:"
+    assert titles[-1] == "Options:"
+
+
+def test_the_core_writes_looks_and_checks(tmp_path):
+    """init, and a check of how a pipeline is put together."""
+    assert holdfast(tmp_path, "init", "shop").returncode == 0
+    (tmp_path / "app.py").write_text(APP)
+    said = holdfast(tmp_path, "check", "app.py")
+    assert said.returncode == 0, said.stderr
+    assert "columns were not looked at: pip install 'holdfast[spark]'" in said.stdout
+    said = holdfast(tmp_path, "doctor")
+    assert "pyspark, pyarrow" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (("plan", "app.py"), "this needs numpy; pip install 'holdfast[plan]'"),
+        (("run", "app.py"), "pip install 'holdfast[spark]'"),
+        (("check", "shop/app.py"), "No module named 'pyspark"),
+    ],
+)
+def test_what_needs_an_extra_says_which(tmp_path, args, line):
+    """One line, exit code 2."""
+    holdfast(tmp_path, "init", "shop")
+    (tmp_path / "app.py").write_text(APP)
+    said = holdfast(tmp_path, *args)
+    assert said.returncode == 2
+    assert line in said.stderr
+    assert len(said.stderr.strip().splitlines()) == 1, said.stderr
+
+
+def test_the_shell_completes_commands(tmp_path):
+    """What `--install-completion` puts into a shell asks for, and gets."""
+    code = "import sys; sys.argv = ['holdfast']; from holdfast.cli import main; main()"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "_HOLDFAST_COMPLETE": "complete_bash",
+            "COMP_WORDS": "holdfast pr",
+            "COMP_CWORD": "1",
+        },
+    )
+    assert said.stdout.split() == ["profile", "prove"]

@@ -1,0 +1,133 @@
+"""Planning a pipeline: what is assumed, what is refused, and the answer in a sentence."""
+
+import json
+import os
+
+import pytest
+
+from holdfast.cli.profiles import profile_path
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
+
+pytestmark = pytest.mark.unit
+
+APP = """
+from holdfast import Parquet, Pipeline, Rate
+
+def same(df):
+    return df
+
+pipeline = Pipeline("counts", epoch="0.5s")
+rows = pipeline.source("rows", Rate(100)).map("split", same)
+pipeline.sink("out", rows.aggregate("count", same, key="key"), Parquet("out"))
+"""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """An application, on a machine that was never profiled."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "app.py"
+    path.write_text(APP)
+    return path
+
+
+def write_profile(app):
+    path = profile_path(str(app), "counts")
+    path.parent.mkdir(exist_ok=True)
+    operators = {
+        name: OperatorStatistics(
+            input_rate=Measure(value=100.0, samples=5, how="counted"),
+            cost=Measure(value=1e-5, samples=5, how="timed"),
+            tuple_size=Measure(value=50.0, samples=5, how="counted"),
+        )
+        for name in ("rows", "split", "count")
+    }
+    found = Statistics(pipeline="counts", epoch_s=0.5, operators=operators)
+    path.write_text(dump_statistics(found))
+    return path
+
+
+def test_without_a_profile_it_says_what_it_assumes(holdfast, app):
+    """The method is joint, a sentence comes first, and its grounds right after."""
+    said = holdfast("plan", app, "--max-recovery", "20s")
+    assert said.code == 0, said.err
+    first, second, third = said.out.splitlines()[:3]
+    assert first.startswith(("Do not cut counts", "Cut counts after"))
+    assert "19 failures in 20 are then recovered within" in first
+    assert second.startswith("Assumed, not measured: a machine of 2 cores")
+    assert "the rates of its sources, no cost per row, no state" in second
+    assert f"holdfast profile {app} measures how much" in second
+    assert third.startswith("counts: joint/")
+    answer = json.loads(holdfast("plan", app, "--max-recovery", "20s", "--json").out)
+    assert answer["method"] == "joint"
+    assert answer["epoch"] == 0.5
+    assert answer["note"].startswith("Assumed, not measured")
+
+
+def test_a_profile_is_found_where_profile_writes_it(holdfast, app):
+    """It is said to be older than the application if it is."""
+    path = write_profile(app)
+    os.utime(path, (2e9, 2e9))
+    said = holdfast("plan", app, "--max-recovery", "20s").out.splitlines()[1]
+    assert said.startswith(f"Measured: {path}, 2033-")
+    assert "changed since" not in said
+    os.utime(path, (1e9, 1e9))
+    assert "changed since" in holdfast("plan", app).out.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            ("--method", "ftc", "--max-recovery", "5s"),
+            "method ftc needs to know what its operators",
+        ),
+        (("--method", "fastrecover", "--max-overhead", "40%"), "method fastrecover needs to know"),
+        (("--max-overhead", "40%"), "--max-overhead: overhead is a share of what the pipeline"),
+        (("--method", "ppa", "--replicas", "2", "--objective", "least-latency"), "of its own"),
+    ],
+)
+def test_what_there_are_no_numbers_for_is_refused(holdfast, app, options, line):
+    """One line, exit code 2, with the command that measures them."""
+    said = holdfast("plan", app, *options)
+    assert said.code == 2
+    assert line in said.err
+    assert len(said.err.strip().splitlines()) == 1
+
+
+def test_the_objective_is_said_in_words(holdfast, app):
+    """Each is at least as good in its own respect as the others, and the cheapest costs least."""
+    write_profile(app)
+    found = {}
+    for objective in ("cheapest", "fastest-recovery", "least-latency"):
+        said = holdfast("plan", app, "--objective", objective, "--json")
+        assert said.code == 0, said.err
+        found[objective] = json.loads(said.out)
+
+    def slowest(plan):
+        return max(one["p95"] for one in plan["recovery_latency"].values())
+
+    cheapest = found["cheapest"]
+    quick, fresh = found["fastest-recovery"], found["least-latency"]
+    assert slowest(quick) < slowest(cheapest)
+    assert fresh["end_to_end_latency"] < cheapest["end_to_end_latency"]
+    assert slowest(quick) <= slowest(fresh) * 1.001
+    assert fresh["end_to_end_latency"] <= quick["end_to_end_latency"] * 1.001
+    assert all(cheapest["objective"] <= other["objective"] + 1e-9 for other in (quick, fresh))
+
+
+def test_a_budget_that_pays_for_no_path_names_the_smallest_that_does(holdfast, app):
+    """And with that one there is a plan."""
+    said = holdfast("plan", app, "--method", "ppa", "--replicas", "2").out
+    assert said.startswith("Keep no replica of counts: a budget of 2 pays for no complete path")
+    assert "the smallest that does is 3: rows, split, count" in said
+    said = holdfast("plan", app, "--method", "ppa", "--replicas", "3").out
+    assert said.startswith("Keep 3 replicas of rows, split and count")
+
+
+def test_mistakes_of_the_pipeline_are_told_all_at_once(holdfast, app):
+    """As `check` does, as far as they can be seen without Spark."""
+    app.write_text(APP.replace('key="key"', 'key="a b"').replace("Rate(100)", "Rate(100)"))
+    said = holdfast("plan", app)
+    assert said.code == 2
+    assert "count: 'a b' cannot be a key column" in said.err
