@@ -12,17 +12,13 @@ from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.control.state.whole import State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournaledState:
-    """The fields of a snapshot; shares its tables with the state it was made of."""
+@dataclass(slots=True, kw_only=True)
+class JournaledState(RunState):
+    """The fields of a snapshot, the run's own first; shares its tables with its state.
 
-    pipeline: str
-    # What a snapshot of an earlier release may not have yet has a default.
-    launch: str = ""
-    opened_at: float = 0.0
-    begun: bool = False
-    stopping: bool = False
-    trouble: str = ""
+    What a snapshot of an earlier release may not have yet has a default.
+    """
+
     units: dict[str, UnitRecord] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
