@@ -165,7 +165,7 @@ def test_recoveries_under_way_are_kept_however_many(tmp_path):
                 epoch=0,
             )
         )
-    assert all(state.recovery_slice.of(unit) is not None for unit in units)
+    assert all(state.recovery_state.of(unit) is not None for unit in units)
     for unit in units:
         state.apply(UnitParked(at=2.0, cause="c", unit=unit))
     assert len(state.recoveries) == RECOVERIES_LENGTH
