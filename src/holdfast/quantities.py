@@ -1,4 +1,4 @@
-"""Times, sizes and shares as people write them: `5s`, `200ms`, `10KB`, `10%`.
+"""Times and shares as people write them: `5s`, `200ms`, `10%`; units of time and size.
 
 A bare number is in the unit the caller names (a topology file says its own), so that one option
 serves both `--max-recovery 5` and `--max-recovery 5s`.
@@ -56,18 +56,6 @@ def parse_time(text: str | float, *, unit: str = "s", where: str = "") -> float:
             f"{suffix!r} is no unit of time", where=where, hint="write ms, s, min, h or d"
         )
     return number * TIME_UNITS[suffix] / _scale(TIME_UNITS, unit, where)
-
-
-def parse_size(text: str | float, *, unit: str = "B", where: str = "") -> float:
-    """A size in `unit`; a bare number is in it already."""
-    number, suffix = _split(text, where, "a size such as 10KB")
-    if not suffix:
-        return number
-    if suffix.lower() not in SIZE_UNITS:
-        raise BadInputError(
-            f"{suffix!r} is no unit of size", where=where, hint="write B, KB, MB or GB"
-        )
-    return number * SIZE_UNITS[suffix.lower()] / _scale(SIZE_UNITS, unit.lower(), where)
 
 
 def parse_share(text: str | float, *, where: str = "") -> float:

@@ -151,7 +151,7 @@ def record(name):
         journal.append([x.fact for x in decided if isinstance(x, c.Record)])
     journal.close()
     path.with_suffix(".lock").unlink()
-    state = codec.state_to_json(world.coordinator.state)
+    state = json.loads(codec.state_to_line(world.coordinator.state))
     (HERE / f"{name}.state.json").write_text(json.dumps(state, indent=1) + "\n")
 
 

@@ -74,10 +74,10 @@ def ledger(state: State) -> None:
     recovery(made)
 
 
-def slices(state: State, made: Membership) -> None:
-    """Another machine's slice is no substitute for its own."""
+def parts(state: State, made: Membership) -> None:
+    """Another machine's part is no substitute for its own."""
     Membership(
-        state=state.unit_slice,  # type: ignore[arg-type]
+        state=state.unit_state,  # type: ignore[arg-type]
         signs=made._signs,
         units=made._units,
         candidates=made._candidates,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import holdfast
+import holdfast.testing
+from holdfast.cli import app
+from holdfast.pipeline import Pipeline, Stream
 
 pytestmark = pytest.mark.unit
 
@@ -62,6 +68,50 @@ def test_a_package_can_be_called_by_the_name_of_its_function() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert said.stdout.strip() == "True True True", said.stderr
+
+
+def test_public_names_are_typed() -> None:
+    """What a type checker sees is what can be imported: no name is missing from either list."""
+    module = ast.parse(Path(holdfast.__file__).read_text())
+    seen = [
+        alias.name
+        for block in module.body
+        if isinstance(block, ast.If)
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    ]
+    assert sorted(seen) == sorted(holdfast.__all__)
+    assert sorted(holdfast._HOME) == sorted(holdfast.__all__)
+    assert (Path(holdfast.__file__).parent / "py.typed").exists()
+
+
+def test_methods_of_a_pipeline() -> None:
+    """What pipelines are written with."""
+
+    def public(kind: type) -> str:
+        return " ".join(sorted(name for name in vars(kind) if not name.startswith("_")))
+
+    assert public(Pipeline) == (
+        "consumers expectations expected operator operators sink sinks source sources topology "
+        "validate"
+    )
+    assert public(Stream) == "aggregate join map name operator pipeline stateful union"
+
+
+def test_names_for_tests() -> None:
+    """What users' own tests and experiments may lean on."""
+    assert " ".join(holdfast.testing.__all__) == (
+        "GENERATORS chain in_tree layered_dag out_tree parallel_lines ppa_random random_dag "
+        "sentiment signalguru thesis_chain thesis_tree"
+    )
+
+
+def test_commands() -> None:
+    """What scripts call."""
+    assert " ".join(sorted(get_command(app).commands)) == (
+        "chaos demo kill logs nodes plan profile prove retry run status stop topology verify"
+    )
 
 
 def test_unknown_names_are_attribute_errors() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import BadInputError
-from holdfast.quantities import format_time, parse_share, parse_size, parse_time
+from holdfast.quantities import format_time, parse_share, parse_time
 
 pytestmark = pytest.mark.unit
 
@@ -28,10 +28,8 @@ def test_times(text, unit, value) -> None:
     assert parse_time(text, unit=unit) == pytest.approx(value)
 
 
-def test_sizes_and_shares() -> None:
-    """Sizes are decimal, shares are numbers or per cent."""
-    assert parse_size("2MB", unit="KB") == pytest.approx(2000)
-    assert parse_size("1KiB") == 1024
+def test_shares() -> None:
+    """Shares are numbers or per cent."""
     assert parse_share("40%") == pytest.approx(0.4)
     assert parse_share("1.5") == 1.5
 

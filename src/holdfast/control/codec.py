@@ -39,12 +39,8 @@ def fact_from_json(data: Mapping[str, Any]) -> Fact:
     return _FACT.validate_python(data)
 
 
-def state_to_json(state: State) -> dict[str, Any]:
-    return _as_object(_STATE.dump_python(journaled(state), mode="json"))
-
-
 def state_to_line(state: State) -> bytes:
-    """The same as one line of JSON, written without a Python object in between."""
+    """One line of JSON, written without a Python object in between."""
     return _STATE.dump_json(journaled(state))
 
 

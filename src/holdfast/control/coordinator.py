@@ -2,7 +2,7 @@
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
 package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
-(phases), placement (where). Each is given its own slice of the state and an outlet for its own
+(phases), placement (where). Each is given its own part of the state and an outlet for its own
 facts and commands; what it sees of another's is a Protocol in its own file. A shell feeds it events
 and the time; the simulator feeds the same code from a virtual world.
 """
@@ -56,12 +56,12 @@ class Coordinator:
         self.state = state
         self.vitals = vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
         self._out = ledger = Ledger(state)
-        recovery = RecoveryLife(state=state.recovery_slice, out=ledger)
+        recovery = RecoveryLife(state=state.recovery_state, out=ledger)
         self._units = UnitLife(
-            state=state.unit_slice,
-            signs=vitals.unit_slice,
+            state=state.unit_state,
+            signs=vitals.unit_signs,
             recovery=recovery,
-            connections=vitals.node_slice,
+            connections=vitals.node_signs,
             loads=vitals.pool,
             run=state.run,
             policy=self.policy,
@@ -69,8 +69,8 @@ class Coordinator:
             out=ledger,
         )
         self._membership = Membership(
-            state=state.node_slice,
-            signs=vitals.node_slice,
+            state=state.node_state,
+            signs=vitals.node_signs,
             units=self._units,
             candidates=vitals.pool,
             run=state.run,
@@ -78,7 +78,7 @@ class Coordinator:
             out=ledger,
         )
         self._placement = Placement(
-            waiting=state.unit_slice,
+            waiting=state.unit_state,
             pool=vitals.pool,
             run=state.run,
             units=self._units,
@@ -105,8 +105,8 @@ class Coordinator:
         moment = Moment(now, event.cause)
         last = self._last_event_at
         if last is not None and now - last > self.policy.pause_s:
-            self.vitals.node_slice.forgive(now)
-            self.vitals.unit_slice.forgive(now)
+            self.vitals.node_signs.forgive(now)
+            self.vitals.unit_signs.forgive(now)
         self._last_event_at = now
         match event:
             case e.Heartbeat():

@@ -104,7 +104,7 @@ def _units(state: State, room: int) -> list[str]:
 
 def _nodes(coordinator: Coordinator) -> list[str]:
     state, vitals = coordinator.state, coordinator.vitals
-    fenced = set(state.node_slice.fenced)
+    fenced = set(state.node_state.fenced)
     broken = [
         f"{node.node} is live and fenced"
         for node in state.nodes.values()
@@ -143,7 +143,7 @@ def _index(state: State) -> list[str]:
     for name, unit in state.units.items():
         if unit.node is not None:
             nodes.setdefault(unit.node, set()).add(name)
-    index = state.unit_slice.index
+    index = state.unit_state.index
     if index.by_node != nodes:
         broken.append(f"units by node are {nodes}, the index has {index.by_node}")
     if list(index.position) != list(state.units):
@@ -186,7 +186,7 @@ def _checks(coordinator: Coordinator) -> list[str]:
     """Whatever may be given up for silence will be looked at."""
     state, vitals = coordinator.state, coordinator.vitals
     broken = [
-        f"nobody looks at {name}" for name in vitals.nodes if name not in vitals.node_slice.checks
+        f"nobody looks at {name}" for name in vitals.nodes if name not in vitals.node_signs.checks
     ]
     for name, unit in state.units.items():
         if unit.node is None or not vitals.is_connected(unit.node):
@@ -195,7 +195,7 @@ def _checks(coordinator: Coordinator) -> list[str]:
         waits = unit.phase == "placed" or (
             known is not None and known.stall.deadline(unit.stalls) is not None
         )
-        if waits and name not in vitals.unit_slice.checks:
+        if waits and name not in vitals.unit_signs.checks:
             broken.append(f"nobody looks at {name}")
     return broken
 

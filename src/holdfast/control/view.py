@@ -123,7 +123,7 @@ def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> NodeView:
         cpu=vitals.gauges.cpu if vitals else None,
         memory_bytes=vitals.gauges.memory_bytes if vitals else None,
         processes=vitals.gauges.processes if vitals else None,
-        units=tuple(str(unit.unit) for unit in coordinator.state.unit_slice.on_node(record.node)),
+        units=tuple(str(unit.unit) for unit in coordinator.state.unit_state.on_node(record.node)),
     )
 
 

@@ -174,20 +174,20 @@ class Vitals:
 
     pool: Pool
     """Connected nodes as placement wants them."""
-    node_slice: NodeSigns = field(default_factory=NodeSigns)
-    unit_slice: UnitSigns = field(default_factory=UnitSigns)
+    node_signs: NodeSigns = field(default_factory=NodeSigns)
+    unit_signs: UnitSigns = field(default_factory=UnitSigns)
 
     @property
     def nodes(self) -> dict[str, NodeVitals]:
-        return self.node_slice.nodes
+        return self.node_signs.nodes
 
     @property
     def units(self) -> dict[str, UnitVitals]:
-        return self.unit_slice.units
+        return self.unit_signs.units
 
     def is_connected(self, node: str) -> bool:
-        return self.node_slice.connected_since(node) is not None
+        return self.node_signs.connected_since(node) is not None
 
     def epoch(self, unit: UnitId) -> int:
         """Progress as last reported; -1: unknown."""
-        return self.unit_slice.epoch(unit)
+        return self.unit_signs.epoch(unit)

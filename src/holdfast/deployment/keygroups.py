@@ -11,21 +11,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 
-from holdfast.deployment import KEY_GROUPS, key_group_range
-
 DIGEST_MODULUS = 1 << 64
 
 
 def combine_digests(parts: Iterable[int]) -> int:
     """Digest of the union (with multiplicity) of disjoint parts."""
     return sum(parts) % DIGEST_MODULUS
-
-
-def shard_of(group: int, shards: int) -> int:
-    """The shard that owns a key group."""
-    if not 0 <= group < KEY_GROUPS:
-        raise ValueError(f"key group {group} is not in 0..{KEY_GROUPS - 1}")
-    return next(shard for shard in range(shards) if group in key_group_range(shard, shards))
 
 
 def split_range(groups: range, parts: int) -> Sequence[range]:

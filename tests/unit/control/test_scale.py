@@ -58,11 +58,11 @@ def looks_per_event(size):
     fleet = Fleet(size)
     state, vitals = fleet.coordinator.state, fleet.coordinator.vitals
     for holder, name in (
-        (state.unit_slice, "units"),
-        (state.node_slice, "nodes"),
-        (state.recovery_slice, "under_way"),
-        (vitals.unit_slice, "units"),
-        (vitals.node_slice, "nodes"),
+        (state.unit_state, "units"),
+        (state.node_state, "nodes"),
+        (state.recovery_state, "under_way"),
+        (vitals.unit_signs, "units"),
+        (vitals.node_signs, "nodes"),
         (vitals.pool, "_nodes"),
     ):
         setattr(holder, name, Counting(name, getattr(holder, name)))
@@ -125,8 +125,8 @@ def test_units_without_room_cost_nothing_while_nothing_changes():
         del fleet.reports[name]
         fleet.feed("dies", e.NodeExited(cause=fleet.cause(), node=name, pid=pid))
     state = fleet.coordinator.state
-    assert len(state.unit_slice.stuck) > 1000
-    state.unit_slice.units = Counting("units", state.units)
+    assert len(state.unit_state.stuck) > 1000
+    state.unit_state.units = Counting("units", state.units)
     Counting.looks.clear()
     fleet.feed("beat", fleet.beat(names[-1]))
     fleet.feed("tick", e.Tick(cause="t"))

@@ -1,4 +1,4 @@
-"""The coordinator's durable state: one slice for each machine, changed by facts alone."""
+"""The coordinator's durable state: one part for each machine, changed by facts alone."""
 
 from holdfast.control.state.node_state import NodeRecord, NodeState
 from holdfast.control.state.recovery_state import Outcome, Recovery, RecoveryState

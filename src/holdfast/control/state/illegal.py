@@ -1,4 +1,4 @@
-"""What a slice of the state says to a fact that cannot follow from it."""
+"""What a part of the state says to a fact that cannot follow from it."""
 
 from __future__ import annotations
 

@@ -12,17 +12,13 @@ from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.control.state.whole import State
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournaledState:
-    """The fields of a snapshot; shares its tables with the state it was made of."""
+@dataclass(slots=True, kw_only=True)
+class JournaledState(RunState):
+    """The fields of a snapshot, the run's own first; shares its tables with its state.
 
-    pipeline: str
-    # What a snapshot of an earlier release may not have yet has a default.
-    launch: str = ""
-    opened_at: float = 0.0
-    begun: bool = False
-    stopping: bool = False
-    trouble: str = ""
+    What a snapshot of an earlier release may not have yet has a default.
+    """
+
     units: dict[str, UnitRecord] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
@@ -43,13 +39,13 @@ def journaled(state: State) -> JournaledState:
         begun=state.run.begun,
         stopping=state.run.stopping,
         trouble=state.run.trouble,
-        units=state.unit_slice.units,
-        retired=state.unit_slice.retired,
-        nodes=state.node_slice.nodes,
-        fenced=state.node_slice.fenced,
-        open_recoveries=state.recovery_slice.under_way,
-        closed_recoveries=state.recovery_slice.closed,
-        next_recovery=state.recovery_slice.next_id,
+        units=state.unit_state.units,
+        retired=state.unit_state.retired,
+        nodes=state.node_state.nodes,
+        fenced=state.node_state.fenced,
+        open_recoveries=state.recovery_state.under_way,
+        closed_recoveries=state.recovery_state.closed,
+        next_recovery=state.recovery_state.next_id,
         last_at=state.last_at,
         timeline=state.timeline,
     )
@@ -66,9 +62,9 @@ def restored(found: JournaledState) -> State:
             stopping=found.stopping,
             trouble=found.trouble,
         ),
-        node_slice=NodeState(nodes=found.nodes, fenced=found.fenced),
-        unit_slice=UnitState(units=found.units, retired=found.retired, at=found.last_at),
-        recovery_slice=RecoveryState(
+        node_state=NodeState(nodes=found.nodes, fenced=found.fenced),
+        unit_state=UnitState(units=found.units, retired=found.retired, at=found.last_at),
+        recovery_state=RecoveryState(
             under_way=found.open_recoveries,
             closed=found.closed_recoveries,
             next_id=found.next_recovery,

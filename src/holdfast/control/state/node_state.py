@@ -1,4 +1,4 @@
-"""The slice of the state that is membership's: which nodes are in, and which never again."""
+"""The part of the state that is membership's: which nodes are in, and which never again."""
 
 from __future__ import annotations
 

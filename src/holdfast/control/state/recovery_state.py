@@ -1,4 +1,4 @@
-"""The slice of the state that is recovery's: the phases of every repair."""
+"""The part of the state that is recovery's: the phases of every repair."""
 
 from __future__ import annotations
 

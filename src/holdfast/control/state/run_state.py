@@ -1,4 +1,4 @@
-"""The slice of the state that concerns the run as a whole."""
+"""The part of the state that concerns the run as a whole."""
 
 from __future__ import annotations
 

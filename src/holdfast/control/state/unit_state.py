@@ -1,4 +1,4 @@
-"""The slice of the state that concerns units: where each is, and what it has suffered.
+"""The part of the state that concerns units: where each is, and what it has suffered.
 
 Two machines share it. `units` decides how a unit fails, recovers and ends; `placement` sees those
 that wait, and decides where they go.

@@ -1,8 +1,8 @@
 """The coordinator's durable state as a whole, and the one way it changes: `State.apply(fact)`.
 
 Everything here is a function of the journal alone. What is known only for the moment (heartbeats,
-progress, connections) is in `vitals`. Each machine has its slice of it; here stands only what a
-fact of one machine means for the slice of another. An illegal transition raises with the story of
+progress, connections) is in `vitals`. Each machine has its part of it; here stands only what a
+fact of one machine means for the part of another. An illegal transition raises with the story of
 what led to it: it means that a decider is wrong, and going on would be guessing.
 """
 
@@ -40,36 +40,36 @@ class State:
     """All that the journal says."""
 
     run: RunState
-    node_slice: NodeState = field(default_factory=NodeState)
-    unit_slice: UnitState = field(default_factory=UnitState)
-    recovery_slice: RecoveryState = field(default_factory=RecoveryState)
+    node_state: NodeState = field(default_factory=NodeState)
+    unit_state: UnitState = field(default_factory=UnitState)
+    recovery_state: RecoveryState = field(default_factory=RecoveryState)
     last_at: float = 0.0
     timeline: list[Fact] = field(default_factory=list)
 
     @classmethod
     def new(cls, pipeline: str, units: tuple[UnitId, ...] = ()) -> State:
         records = {str(unit): UnitRecord(unit=unit) for unit in units}
-        return cls(run=RunState(pipeline=pipeline), unit_slice=UnitState(units=records))
+        return cls(run=RunState(pipeline=pipeline), unit_state=UnitState(units=records))
 
     # For those who look at the whole: the view, the invariants, the shell.
 
     @property
     def units(self) -> dict[str, UnitRecord]:
         """By text of the unit id, upstream first."""
-        return self.unit_slice.units
+        return self.unit_state.units
 
     @property
     def nodes(self) -> dict[str, NodeRecord]:
-        return self.node_slice.nodes
+        return self.node_state.nodes
 
     @property
     def recoveries(self) -> list[Recovery]:
         """Those under way and the last ones that ended, oldest first."""
-        known = [*self.recovery_slice.closed, *self.recovery_slice.under_way.values()]
+        known = [*self.recovery_state.closed, *self.recovery_state.under_way.values()]
         return sorted(known, key=lambda recovery: recovery.id)
 
     def unit(self, unit: UnitId) -> UnitRecord | None:
-        return self.unit_slice.of(unit)
+        return self.unit_state.of(unit)
 
     def story(self, unit: UnitId | None = None, length: int = 20) -> tuple[Fact, ...]:
         """The latest facts, of one unit if given."""
@@ -93,38 +93,38 @@ class State:
         match fact:
             # The frequent ones first: each case is a question.
             case f.UnitPlaced():
-                node = self.node_slice.live(fact.node, fact.incarnation)
-                self.unit_slice.change(fact)
+                node = self.node_state.live(fact.node, fact.incarnation)
+                self.unit_state.change(fact)
                 node.spare = False
                 self.run.begun = True
             case f.UnitRunning() | f.UnitWaiting() | f.UnitReleased():
-                self.unit_slice.change(fact)
+                self.unit_state.change(fact)
             case f.UnitDown():
                 left = self.nodes.get(fact.node)
-                self.unit_slice.change(fact, left.domain if left is not None else "")
+                self.unit_state.change(fact, left.domain if left is not None else "")
             case f.RecoveryBegan():
-                self.recovery_slice.begin(fact)
+                self.recovery_state.begin(fact)
             case f.RecoveryRestored():
-                self.recovery_slice.restore(fact)
+                self.recovery_state.restore(fact)
             case f.RecoveryCaughtUp():
-                self.recovery_slice.catch_up(fact)
+                self.recovery_state.catch_up(fact)
                 self.units[str(fact.unit)].stalls = 0
             case f.UnitHeld():
-                self.unit_slice.change(fact)
-                self.recovery_slice.close(fact.unit, "held", fact.at)
+                self.unit_state.change(fact)
+                self.recovery_state.close(fact.unit, "held", fact.at)
             case f.UnitParked():
-                self.unit_slice.change(fact)
-                self.recovery_slice.close(fact.unit, "abandoned", fact.at)
+                self.unit_state.change(fact)
+                self.recovery_state.close(fact.unit, "abandoned", fact.at)
             case f.NodeJoined():
-                self.node_slice.join(fact)
+                self.node_state.join(fact)
             case f.NodeLost():
-                expect(not self.unit_slice.load(fact.node), "node still has units")
-                self.node_slice.lose(fact)
+                expect(not self.unit_state.load(fact.node), "node still has units")
+                self.node_state.lose(fact)
             case f.Opened():
                 self.run.open(fact.launch, fact.at)
-                self.unit_slice.open(fact.at)
+                self.unit_state.open(fact.at)
             case f.Deployed():
-                self.unit_slice.deploy(fact.units, fact.at)
+                self.unit_state.deploy(fact.units, fact.at)
             case f.StopBegan():
                 self.run.stopping = True
             case f.LaunchTrouble():

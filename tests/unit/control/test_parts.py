@@ -48,7 +48,7 @@ NAMES = {
     ("placement", "units"): {"start_command"},
     ("placement", "state.unit_state"): {"UnitRecord"},
 }
-SLICES = (
+PARTS = (
     "state/run_state.py",
     "state/node_state.py",
     "state/unit_state.py",
@@ -84,7 +84,7 @@ def test_each_command_is_given_by_a_machine():
 
 @pytest.mark.parametrize("machine", KINDS)
 def test_a_machine_imports_only_what_is_its_own(machine):
-    """Its facts, its commands, its slice; of others what the list names."""
+    """Its facts, its commands, its part; of others what the list names."""
     found = imported(f"{machine}.py")
     known = names(f.Fact)
     assert found.pop("facts") & known <= names(KINDS[machine])
@@ -97,8 +97,8 @@ def test_a_machine_imports_only_what_is_its_own(machine):
             assert found[module[1]] == allowed
 
 
-@pytest.mark.parametrize("path", SLICES)
-def test_a_slice_knows_no_other(path):
-    """What a fact of one machine means for the slice of another stands in the whole alone."""
+@pytest.mark.parametrize("path", PARTS)
+def test_a_part_knows_no_other(path):
+    """What a fact of one machine means for the part of another stands in the whole alone."""
     allowed = {"facts", "events", "state.illegal", "state.index"}
     assert set(imported(path)) <= allowed
