@@ -4,8 +4,9 @@
 
 Shared machines are noisy, so numbers of two runs on two days say little. Here both versions run the
 same scenarios of `recovery` and `overhead` in turn, round by round, each from its own sources: the
-earlier ones come from `git archive` into a temporary folder. Medians and their ratio are printed; a
-ratio above 1 means that this version needs more.
+earlier ones come from `git archive` into a temporary folder. Each is run in one segment, with one
+cut and cut everywhere. Medians and their ratio are printed; a ratio above 1 means that this version
+needs more.
 
     total      kill to caught up, seconds, of a word count with one warm spare
     fresh      kill to the first result of input that came after it, seconds
@@ -31,7 +32,7 @@ RECOVERY = """
 import json, sys
 from benchmarks import recovery
 recovery.ensure_archive()
-rows = recovery.holdfast(1000.0, int(float(sys.argv[1])), "none")
+rows = recovery.holdfast(1000.0, int(float(sys.argv[1])), json.loads(sys.argv[2]))
 found = [{"total s": row["total_s"], "fresh s": row["fresh_s"]} for row in rows]
 print("RESULT " + json.dumps(found))
 """
@@ -44,10 +45,14 @@ found = [{"cpu us/row": row["cpu_us_per_row"], "saturated us/row": 1e6 / row["ro
 print("RESULT " + json.dumps(found))
 """
 SCENARIOS = {
-    "recovery": (RECOVERY, ()),
-    "one unit": (OVERHEAD, ("one unit",)),
-    "cut after filter": (OVERHEAD, ("cut after filter",)),
+    "recovery": (RECOVERY, '"none"'),
+    "recovery, one cut": (RECOVERY, '["filter"]'),
+    "recovery, all cuts": (RECOVERY, '"all"'),
+    "one unit": (OVERHEAD, "one unit"),
+    "cut after filter": (OVERHEAD, "cut after filter"),
+    "cut everywhere": (OVERHEAD, "cut everywhere"),
 }
+"""Program and its second argument: the cuts as JSON, or the name of a variant of `overhead`."""
 Measured = dict[tuple[str, str, str], list[float]]
 """Scenario, quantity and version to what was measured."""
 
@@ -72,7 +77,8 @@ def main() -> int:
             for name in args.only or SCENARIOS:
                 # Whoever goes first finds other caches: take turns.
                 for version in ("base", "this") if turn % 2 == 0 else ("this", "base"):
-                    amount = args.kills if name == "recovery" else args.seconds
+                    code, _ = SCENARIOS[name]
+                    amount = args.kills if code is RECOVERY else args.seconds
                     for row in _measure(trees[version], name, amount):
                         for quantity, value in row.items():
                             measured[name, quantity, version].append(value)
@@ -96,9 +102,9 @@ def _unpack(revision: str, folder: str) -> None:
 
 def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
     """One start of one scenario, in a process that sees only that version's sources."""
-    code, arguments = SCENARIOS[name]
+    code, variant = SCENARIOS[name]
     done = subprocess.run(
-        [sys.executable, "-c", code, str(amount), *arguments],
+        [sys.executable, "-c", code, str(amount), variant],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
         check=False,
@@ -113,7 +119,7 @@ def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
 
 
 def _table(measured: Measured) -> list[dict[str, Any]]:
-    print(f"\n{'scenario':18}{'':18}{'base':>10}{'this':>10}{'ratio':>8}   samples")
+    print(f"\n{'scenario':20}{'':18}{'base':>10}{'this':>10}{'ratio':>8}   samples")
     rows = []
     for scenario, quantity, version in list(measured):
         if version != "base":
@@ -121,7 +127,7 @@ def _table(measured: Measured) -> list[dict[str, Any]]:
         before, after = (measured[scenario, quantity, key] for key in ("base", "this"))
         was, now = statistics.median(before), statistics.median(after)
         print(
-            f"{scenario:18}{quantity:18}{was:10.2f}{now:10.2f}{now / was:8.2f}"
+            f"{scenario:20}{quantity:18}{was:10.2f}{now:10.2f}{now / was:8.2f}"
             f"   {len(before)} and {len(after)}"
         )
         rows.append({"scenario": scenario, "quantity": quantity, "base": was, "this": now})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sqlite3
 import time
@@ -9,6 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import LongType
@@ -83,7 +85,7 @@ def spark():
     session.stop()
 
 
-def deliver(spark, pipeline, folder, epoch, cuts="none"):
+def deliver(spark, pipeline, folder, epoch, cuts="none", generation=0):
     """Run all units until every exporter has delivered the epoch that a function tells."""
     deployment = deploy(pipeline, cuts=cuts)
     host = SparkUnitHost(deployment, pipeline, folder, keep_input=True, spark=spark)
@@ -91,7 +93,7 @@ def deliver(spark, pipeline, folder, epoch, cuts="none"):
     deadline = time.monotonic() + 300
     try:
         for unit in deployment.units():
-            host.start(unit, 0, None)
+            host.start(unit, generation, None)
         while time.monotonic() < deadline:
             found = host.poll()
             failed = [item for item in found if item.state == "failed"]
@@ -195,6 +197,10 @@ def summed(upto, without=()):
     return found
 
 
+def read(file):
+    return pq.read_table(file).to_pylist()
+
+
 def last_epoch(folder, unit):
     log = SliceLog(folder)
     return log.range(unit, log.newest_range(unit)).upto
@@ -290,3 +296,27 @@ def test_a_unit_that_was_replaced_says_so(spark, tmp_path):
         host.close()
     assert (status.state, status.operator) == ("stopped", None)
     assert status.error == "same#0: generation 0 was replaced by 1"
+
+
+def test_a_lost_checkpoint_without_state_is_made_anew(spark, tmp_path):
+    """Its own first batches are trimmed; it goes on from the records, and every row comes once."""
+    p = Pipeline("rebuilt", epoch="0.3s")
+    one, two = (
+        p.source(name, Generator(numbers, "key string, number bigint", seed=seed))
+        for name, seed in (("one", 0), ("two", 1_000_000))
+    )
+    p.sink("out", one.union("both", two).map("same", lambda frame: frame), Parquet("out"))
+    deliver(spark, p, tmp_path, lambda: 4)
+    log = SliceLog(tmp_path)
+    newest = log.newest_range("same#0")
+    assert newest > 1
+    log.raise_floor(log.layout.unit_floors("same#0"), newest - 1)
+    shutil.rmtree(tmp_path / "checkpoints" / "same#0")
+    reached = last_epoch(tmp_path, "same#0")
+    deliver(spark, p, tmp_path, lambda: reached + 4, generation=1)
+    assert log.range("same#0", newest).generation == 0
+    assert log.range("same#0", newest + 1).generation == 1
+    upto = last_epoch(tmp_path, "out#0")
+    expected = [n for at in range(upto + 1) for s in (0, 1_000_000) for _, n in numbers(at, s)]
+    found = [row["number"] for file in (tmp_path / "out").glob("*.parquet") for row in read(file)]
+    assert sorted(found) == sorted(expected)

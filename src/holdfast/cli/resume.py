@@ -106,7 +106,13 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     """Why a unit could only wait for ever for slices that are trimmed, if one could."""
     from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.log.start import find_gap, lost_offset, refusal, thread_start
+    from holdfast.runtime.log.start import (
+        find_gap,
+        lost_offset,
+        rebuilt_start,
+        refusal,
+        thread_start,
+    )
 
     if spec.host != "spark":
         return None
@@ -124,7 +130,11 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
         if checkpointed:
             found = newest_checkpoint(folder)
             tasks = len(segment.inputs) * int(spec.options.get("partitions", 1))
-            first = next_batch(found, tasks) if found else 0
+            kept = next_batch(found, tasks) if found else None
+            first = kept if found else 0
+            if kept is not None or not found:
+                rebuilt = rebuilt_start(log, deployment, unit, first=kept, fresh=fresh)
+                first = first if rebuilt is None else rebuilt
         else:
             first = 0 if anew else thread_start(log, unit)
         gap = None if first is None else find_gap(log, deployment, unit, first=first, fresh=fresh)

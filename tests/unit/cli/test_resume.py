@@ -186,6 +186,15 @@ def test_a_vanished_checkpoint_is_refused(run):
     assert "its checkpoint is too old, and it" in refused(where, make_spec())
 
 
+def test_a_vanished_checkpoint_without_state_is_rebuilt(run):
+    """Its next batch follows from the records, whatever is trimmed."""
+    where = run()
+    shutil.rmtree(where / "checkpoints" / "double#0")
+    assert check_resume(where, make_spec(), ())
+    checkpoint(where / "checkpoints" / "double#0" / "000001", 5)
+    assert check_resume(where, make_spec(), ())
+
+
 def test_a_vanished_checkpoint_of_a_whole_log_is_rebuilt(run):
     """All ranges and slices are there from batch 0 on."""
     where = run(trim=False)

@@ -1,5 +1,7 @@
 """Spark checkpoint directories: one per generation of a unit, cloned at takeover, never edited.
 
+A query without state can do with a new one, made from the records.
+
 A woken zombie writes only into its own directory. A clone links files instead of copying them:
 Spark never changes a checkpoint file, it writes another and renames it, so a link is a snapshot.
 The exception is the metadata of transformWithState, which names its schema files by absolute path:
@@ -19,11 +21,14 @@ from pathlib import Path
 
 from holdfast.errors import CorruptLogError
 from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.store import sync_folder, write_durably
 
 # In this order: whatever is in commits has its offsets and its state written already, so a clone
 # of a directory that is still being written holds everything its last commit needs.
 _ORDER = ("metadata", "commits", "offsets", "sources", "state")
 
+_CLOCK_STEP_MS = 1000
+"""What Spark's clock source adds to its time with every batch."""
 _UNFINISHED = re.compile(r"\.(\d+)-[0-9a-f]{32}\.(?:cloning|gone)")
 _OPERATOR_METADATA = re.compile(r"state/\d+/_metadata/v2")
 _SCHEMA_FILE = re.compile(r"(?P<scheme>(?:file:)?).*/(?P<inside>state/\d+/_stateSchema/.*)")
@@ -60,6 +65,35 @@ def clone_checkpoint(source: Path, target: Path, *, unit: str, crash: Crash) -> 
         temporary.rename(target)
     finally:
         os.close(home)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def make_checkpoint(target: Path, *, next_batch: int, rows: int) -> None:
+    """A checkpoint of a query without state that goes on with a batch of ours; whole or not at all.
+
+    Such a query needs nothing of its past but how far its clock source has come: Spark is told
+    that it has planned and committed one batch, up to there. `rows` stand for one batch.
+    """
+    if next_batch == 0:
+        target.mkdir(parents=True)
+        return
+    temporary = target.with_name(f".{target.name}-{uuid.uuid4().hex}.cloning")
+    settings = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
+    reached = {"offset": next_batch * rows, "timestamp": next_batch * _CLOCK_STEP_MS}
+    files = {
+        "offsets/0": ("v1", json.dumps(settings), json.dumps(reached)),
+        "commits/0": ("v1", json.dumps({"nextBatchWatermarkMs": 0})),
+    }
+    try:
+        for name, lines in files.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True)
+            write_durably(path, "\n".join(lines).encode())
+            sync_folder(path.parent)
+        sync_folder(temporary)
+        temporary.rename(target)
+        sync_folder(target.parent)
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 

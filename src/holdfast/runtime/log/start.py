@@ -75,6 +75,30 @@ def thread_start(log: SliceLog, unit: UnitId) -> int:
     return max(0, log.newest_range(str(unit)))
 
 
+def rebuilt_start(
+    log: SliceLog,
+    deployment: Deployment,
+    unit: UnitId,
+    *,
+    first: int | None,
+    fresh: Collection[str] = (),
+) -> int | None:
+    """The batch with which a new checkpoint goes on, if a unit needs one and can do with it.
+
+    `first` is what its own goes on with, None if that is gone. Without state, a checkpoint says
+    nothing but the number of a batch, and the records say it too. None: leave it as it is.
+    """
+    segment = deployment.segment(unit.segment)
+    if segment.kind != "inner" or segment.stateful or segment.name in fresh:
+        return None
+    if first is not None and find_gap(log, deployment, unit, first=first, fresh=fresh) is None:
+        return None
+    newest = thread_start(log, unit)
+    if newest == 0 or find_gap(log, deployment, unit, first=newest, fresh=fresh) is not None:
+        return None
+    return newest
+
+
 def lost_offset(log: SliceLog, unit: UnitId) -> BadInputError | None:
     """Why a source that Spark reads cannot go on without a checkpoint; None if it can.
 

@@ -6,7 +6,13 @@ import os
 import pytest
 
 from holdfast.errors import CorruptLogError
-from holdfast.runtime.checkpoint.clone import clone_checkpoint, next_batch, tidy
+from holdfast.runtime.checkpoint.clone import (
+    clone_checkpoint,
+    make_checkpoint,
+    newest_generation,
+    next_batch,
+    tidy,
+)
 from holdfast.runtime.log.crash import Crash
 
 pytestmark = pytest.mark.unit
@@ -133,3 +139,14 @@ def test_the_next_batch_is_read_from_what_was_committed(tmp_path, commits, offse
         (tmp_path / "offsets" / "5").write_text(f"v1\n{{}}\n{offset}")
     assert next_batch(tmp_path, rows=2) == batch
     assert next_batch(tmp_path / "nowhere", rows=2) == 0
+
+
+@pytest.mark.parametrize("first", [0, 39])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_made_checkpoint_goes_on_with_its_batch(tmp_path, rows, first):
+    """It is read back as one that has committed the batch before; nothing else is left."""
+    target = tmp_path / "unit" / "000002"
+    make_checkpoint(target, next_batch=first, rows=rows)
+    assert next_batch(target, rows) == first
+    assert newest_generation(target.parent, 3) == 2
+    assert [path.name for path in target.parent.iterdir()] == ["000002"]

@@ -11,6 +11,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import (
     find_gap,
     first_whole_epoch,
+    rebuilt_start,
     require_start,
     thread_start,
     upstream_to_reset,
@@ -20,10 +21,10 @@ from holdfast.runtime.log.store import MemoryStore
 pytestmark = pytest.mark.unit
 
 
-def segment(name, kind, *inputs, shards=1):
+def segment(name, kind, *inputs, **options):
     outputs = () if kind == "exporter" else (Boundary(operator=name),)
     return Segment(
-        name=name, kind=kind, operators=(name,), inputs=inputs, outputs=outputs, shards=shards
+        name=name, kind=kind, operators=(name,), inputs=inputs, outputs=outputs, **options
     )
 
 
@@ -34,7 +35,7 @@ DEPLOYMENT = Deployment(
     segments=(
         segment("a", "source", shards=2),
         segment("b", "inner", "a"),
-        segment("c", "inner", "b"),
+        segment("c", "inner", "b", stateful=True),
         segment("out", "exporter", "c"),
         segment("late", "exporter", "c"),
     ),
@@ -112,6 +113,25 @@ def test_a_checkpoint_that_the_log_has_left_behind_is_refused(log):
     trim(log, "a", "b", "c", units=(B, C, OUT))
     with pytest.raises(BadInputError, match="its checkpoint is too old, and it cannot begin with"):
         require_start(log, DEPLOYMENT, C, first=12, checkpointed=True)
+
+
+@pytest.mark.parametrize("first", [None, 0, 12])
+def test_without_state_a_new_checkpoint_goes_on_from_the_records(log, first):
+    """A lost one, or one from long ago, says nothing that the newest range record does not."""
+    trim(log, "a", "b", "c", units=(B, C, OUT))
+    for unit in (B, C):
+        stateful = DEPLOYMENT.segment(unit.segment).stateful
+        found = rebuilt_start(log, DEPLOYMENT, unit, first=first)
+        assert found == (None if stateful else 39), unit
+        assert rebuilt_start(log, DEPLOYMENT, unit, first=39) is None
+        assert rebuilt_start(log, DEPLOYMENT, unit, first=first, fresh={unit.segment}) is None
+    assert rebuilt_start(log, DEPLOYMENT, OUT, first=None) is None
+
+
+def test_a_checkpoint_whose_input_is_gone_cannot_be_made_anew(log):
+    """The newest range record reads slices that somebody removed: then it is refused as before."""
+    trim(log, "a", units=(B,), below=40)
+    assert rebuilt_start(log, DEPLOYMENT, B, first=None) is None
 
 
 def test_a_sink_added_later_is_refused(log):

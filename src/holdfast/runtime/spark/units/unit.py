@@ -22,6 +22,7 @@ from holdfast.pipeline import Pipeline
 from holdfast.runtime.checkpoint.clone import (
     batch_number,
     clone_checkpoint,
+    make_checkpoint,
     newest_generation,
     next_batch,
     tidy,
@@ -30,7 +31,7 @@ from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
 from holdfast.runtime.log.redo import after_failure, version_to_use
 from holdfast.runtime.log.slicelog import OtherSkipError, SupersededError
-from holdfast.runtime.log.start import require_start
+from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable, done_batch
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
 from holdfast.runtime.spark.frames.compile import (
@@ -154,11 +155,11 @@ class SparkUnit:
         self._takeable = self._follow_inputs()
         target = self._checkpoint(context.generation)
         source = context.generation if target.exists() else self._clone_source()
-        self._require_start(source)
+        rebuilt = self._require_start(source)
         if target.exists():
             return
-        if source is None:
-            target.mkdir(parents=True)
+        if rebuilt is not None or source is None:
+            make_checkpoint(target, next_batch=rebuilt or 0, rows=self._tasks)
             return
         clone_checkpoint(self._checkpoint(source), target, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
@@ -170,21 +171,28 @@ class SparkUnit:
         tidy(folder, generation=context.generation, keep_from=keep_from)
         remove_stop_marks(context.log, context.name, keep_from)
 
-    def _require_start(self, generation: int | None) -> None:
+    @property
+    def _tasks(self) -> int:
+        return len(self.context.segment.inputs) * self._partitions
+
+    def _require_start(self, generation: int | None) -> int | None:
         """Refuse what would wait for ever: a start from a checkpoint that the log has left behind.
 
         Before anything is made of it, so that a checkpoint put back later is still the newest. A
-        native source holds its checkpoint against the records by itself.
+        native source holds its checkpoint against the records by itself. Gives the batch that a new
+        checkpoint is to go on with, if that will do instead.
         """
         context = self.context
         if context.segment.kind != "inner":
-            return
-        tasks = len(context.segment.inputs) * self._partitions
-        first = 0 if generation is None else next_batch(self._checkpoint(generation), tasks)
-        if first is not None:
-            require_start(
-                context.log, context.deployment, context.unit, first=first, checkpointed=True
-            )
+            return None
+        kept = None if generation is None else next_batch(self._checkpoint(generation), self._tasks)
+        if kept is None and generation is not None:
+            return None
+        where = context.log, context.deployment, context.unit
+        rebuilt = None if generation == context.generation else rebuilt_start(*where, first=kept)
+        if rebuilt is None:
+            require_start(*where, first=kept or 0, checkpointed=True)
+        return rebuilt
 
     def _clone_source(self) -> int | None:
         folder = self._checkpoint(0).parent
