@@ -26,7 +26,7 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 EDGES = {
     "cli": (
         "control deployment draw faults health pipeline plan planners predict profile prove rundir "
-        "runtime testing topology verify"
+        "runtime storage testing topology verify"
     ),
     "control": "deployment health rundir",
     "deployment": "",
@@ -37,10 +37,11 @@ EDGES = {
     "plan": "",
     "planners": "plan predict topology",
     "predict": "topology",
-    "profile": "control deployment health pipeline predict rundir runtime",
+    "profile": "control deployment health pipeline predict rundir runtime storage",
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
-    "rundir": "deployment health",
-    "runtime": "control deployment health pipeline rundir streams",
+    "rundir": "deployment health storage",
+    "runtime": "control deployment health pipeline rundir storage streams",
+    "storage": "",
     "streams": "deployment",
     "testing": "control deployment planners predict rundir runtime streams topology",
     "topology": "",

@@ -7,13 +7,14 @@ RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it
 RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
 RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
 RUN/processes.jsonl    processes started: pid, start time, name; those that ended may be forgotten
-RUN/schemas.json       output schema per operator, as Spark's JSON
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from holdfast.storage import open_storage
 
 SPEC = "run.json"
 ENDPOINT = "coordinator.json"
@@ -22,6 +23,11 @@ _TEMPORARY = re.compile(r".+\.\d+\.tmp")
 
 def spec_path(run_dir: Path) -> Path:
     return run_dir / SPEC
+
+
+def is_run(run_dir: Path) -> bool:
+    """Whether something runs, or has run, in a directory."""
+    return open_storage(run_dir).exists(SPEC)
 
 
 def endpoint_path(run_dir: Path) -> Path:
@@ -70,10 +76,6 @@ def warm_folder(folder: Path) -> Path:
 
 def processes_path(run_dir: Path) -> Path:
     return run_dir / "processes.jsonl"
-
-
-def schemas_path(run_dir: Path) -> Path:
-    return run_dir / "schemas.json"
 
 
 def temporary_path(path: Path, writer: int) -> Path:

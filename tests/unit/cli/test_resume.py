@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -133,6 +134,7 @@ def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run,
 
     def until_killed(remove):
         def step(path, *arguments, **options):
+            path = Path(path)
             if path.exists() and path.parent.parent == where and path.parent.name != "scratch":
                 if steps:
                     raise KilledError
@@ -141,7 +143,7 @@ def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run,
 
         return step
 
-    monkeypatch.setattr(Path, "rename", until_killed(Path.rename))
+    monkeypatch.setattr(os, "rename", until_killed(os.rename))
     monkeypatch.setattr(shutil, "rmtree", until_killed(shutil.rmtree))
     done = False
     while not done:

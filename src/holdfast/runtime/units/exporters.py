@@ -35,9 +35,9 @@ from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.storage.local import sync_folder
 
 TEMPORARY = ".holdfast-*.tmp"
 """Files of ours in a sink's folder that are not yet what they will be."""
@@ -81,7 +81,7 @@ class ExporterUnit(ThreadUnit):
         batches: list[Any] = []
         for name, shards in read_range(previous, record).items():
             for shard, numbers in enumerate(shards):
-                folder = log.layout.data(name, shard)
+                folder = log.data(name, shard)
                 for number in numbers:
                     item = self._backlog.slice(name, shard, number)
                     batches += read_slice(folder, item, range(KEY_GROUPS))
@@ -243,7 +243,7 @@ def make_delivery(
     make_frame: Callable[[Any], Any],
 ) -> Delivery:
     """The delivery of a sink; relative paths are taken from the run directory."""
-    log, run_dir, name = context.log, context.log.layout.root, context.segment.name
+    log, run_dir, name = context.log, Path(context.log.root), context.segment.name
     life = Life(sink=name, id=log.life(context.name))
     match sink:
         case Parquet(path=path):
