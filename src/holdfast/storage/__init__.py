@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable
 
 from holdfast.storage.interface import Storage
-from holdfast.storage.local import LocalStorage
+from holdfast.storage.local import LocalStorage, is_there
 
-__all__ = ["Storage", "open_storage"]
+__all__ = ["Storage", "is_there", "open_storage"]
 
 
 def open_storage(

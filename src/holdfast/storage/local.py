@@ -131,12 +131,12 @@ class LocalStorage:
     def read_ranges(self, name: str, spans: Sequence[Span]) -> list[memoryview] | None:
         try:
             with open(self.address(name), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                # Mapped: what is not looked at is not read. An empty file cannot be.
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                # What is not looked at is not read.
+                whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         except FileNotFoundError:
             return None
-        whole = memoryview(data)
+        except ValueError:  # an empty file cannot be mapped
+            whole = memoryview(b"")
         return [whole[offset : offset + length] for offset, length in spans]
 
     def sizes(self, folder: str) -> dict[str, int]:

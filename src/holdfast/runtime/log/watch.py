@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
-from holdfast.storage.local import is_there
+from holdfast.storage import is_there
 
 log = logging.getLogger("holdfast.watch")
 
