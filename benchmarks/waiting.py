@@ -65,7 +65,7 @@ def _measure(idle_s: float, slices: int, *, watched: bool, told: bool) -> dict[s
     with tempfile.TemporaryDirectory() as folder:
         log = SliceLog(folder)
         for shard in range(SHARDS):
-            log.store.make_folder(log.layout.slices("b", shard))
+            (Path(folder) / log.layout.slices("b", shard)).mkdir(parents=True)
         # Forked before the watcher's thread starts.
         pairs = [mp.Pipe() for _ in range(UNITS)]
         context = mp.get_context("fork")

@@ -115,14 +115,20 @@ class Storage(Protocol):
         """
         ...
 
-    # Snapshots
-
     def folders(self, folder: str) -> list[str]:
-        """Last words of the folders in a folder, sorted; unfinished clones are none."""
+        """Last words of the folders in a folder, sorted: those with records or data in them."""
         ...
 
-    def make_folder(self, folder: str) -> None:
-        """Make an empty folder that another program will write to, if it is not there."""
+    # Snapshots
+
+    def snapshots(self, folder: str) -> list[str]:
+        """Last words of the snapshots in a folder, sorted; what is not whole is none."""
+        ...
+
+    def make_snapshot(self, folder: str) -> None:
+        """Make a folder that another program will write to, if it is not there: one that is whole
+        from now on, whatever is in it.
+        """
         ...
 
     def clone(
@@ -134,15 +140,15 @@ class Storage(Protocol):
         edit: Callable[[str], Edit | None],
         step: Callable[[int], None],
     ) -> None:
-        """Make folder `target` a snapshot of folder `source`; it appears whole or not at all.
+        """Make `target` a clone of the snapshot `source`; it appears whole or not at all.
 
         The source may be in use: entries `first` are cloned in this order before all others, and
         files that vanish meanwhile are left out. Nothing is done if the target is there. Whoever
         has its unfinished clone removed under its hands fails with FileNotFoundError.
 
         Args:
-            source: folder with files that nobody changes, though some may be added or removed.
-            target: folder beside it.
+            source: a snapshot, to which files may be added and of which some may be removed.
+            target: a name beside it.
             first: names in `source` to begin with.
             edit: for the name of a file below `source`, how it is changed; None: it stays as it is,
                 and may share its space with the original.
@@ -151,7 +157,7 @@ class Storage(Protocol):
         ...
 
     def remove_folder(self, folder: str, *, aside: str) -> None:
-        """Remove a folder with all that is in it; at no moment does half of it pass for the whole.
+        """Remove a folder or snapshot with all in it; at no moment does half pass for the whole.
 
         `aside` is a name in this storage that nobody reads, where a back end may move it first.
         """

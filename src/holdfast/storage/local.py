@@ -161,13 +161,16 @@ class LocalStorage:
         self._keep(path)
         sync_folder(path)
 
-    # Snapshots
-
     def folders(self, folder: str) -> list[str]:
         found = _entries(self.address(folder))
         return sorted([entry.name for entry in found if entry.name[0] != "." and entry.is_dir()])
 
-    def make_folder(self, folder: str) -> None:
+    # Snapshots
+
+    def snapshots(self, folder: str) -> list[str]:
+        return self.folders(folder)  # what is not whole has another name, with a dot
+
+    def make_snapshot(self, folder: str) -> None:
         os.makedirs(self.address(folder), exist_ok=True)
 
     def clone(

@@ -112,8 +112,6 @@ class MemoryStorage:
     def sync(self, folder: str, *names: str) -> None:
         """Nothing here outlives the process."""
 
-    # Snapshots
-
     def folders(self, folder: str) -> list[str]:
         start = self._folder(folder)
         cut = len(start) + 1 if start else 0
@@ -122,7 +120,12 @@ class MemoryStorage:
         inner = {name[cut:].partition("/")[0] for name in known} - {""}
         return sorted(name for name in inner if name[0] != ".")
 
-    def make_folder(self, folder: str) -> None:
+    # Snapshots
+
+    def snapshots(self, folder: str) -> list[str]:
+        return self.folders(folder)
+
+    def make_snapshot(self, folder: str) -> None:
         with self._files.lock:
             self._files.folders.setdefault(self._folder(folder), {})
 
@@ -153,7 +156,7 @@ class MemoryStorage:
             step(done)
         with self._files.lock:
             if not self._has(target):
-                self.make_folder(target)
+                self.make_snapshot(target)
                 for name, data in made.items():
                     self.replace(f"{target}/{name}", data)
 

@@ -93,7 +93,7 @@ def litter(root, generation, now):
 def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
     """Claims, stop marks, temporaries and unpublished slices of dead generations all go."""
     wall = ManualClock(time.time())
-    SliceLog(tmp_path).store.make_folder(f"{unit_folder('a#0')}/skips/{SKIPS}")
+    (tmp_path / unit_folder("a#0") / "skips" / SKIPS).mkdir(parents=True)
     counts = []
     for generation in range(1, 41):
         units = source(tmp_path, generation, wall), exporter(tmp_path, generation, wall)
