@@ -63,7 +63,7 @@ class Slices:
         written = write_files(
             self.frame,
             (self.boundary,),
-            layout=self.log.layout,
+            log=self.log,
             shard=0,
             number=self.number,
             generation=0,

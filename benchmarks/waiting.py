@@ -65,7 +65,7 @@ def _measure(idle_s: float, slices: int, *, watched: bool, told: bool) -> dict[s
     with tempfile.TemporaryDirectory() as folder:
         log = SliceLog(folder)
         for shard in range(SHARDS):
-            (log.layout.root / log.layout.slices("b", shard)).mkdir(parents=True)
+            (Path(folder) / log.layout.slices("b", shard)).mkdir(parents=True)
         # Forked before the watcher's thread starts.
         pairs = [mp.Pipe() for _ in range(UNITS)]
         context = mp.get_context("fork")
@@ -149,7 +149,7 @@ def _delays(
             record = SliceRecord(
                 boundary="b", shard=shard, number=number, after=number - 1, upto=number
             )
-            path = log.layout.root / member(log.layout.slices("b", shard), number)
+            path = Path(log.root) / member(log.layout.slices("b", shard), number)
             temporary = path.with_name(".new")
             temporary.write_bytes(encode(record))
             temporary.rename(path)

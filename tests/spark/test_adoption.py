@@ -46,7 +46,7 @@ def said(folder: Path, generation: int) -> str:
 
 def published(log: SliceLog, boundary: str, number: int) -> Counter:
     record = log.slice(boundary, 0, number)
-    rows = read_slice(log.layout.data(boundary, 0), record, range(128))
+    rows = read_slice(log.data(boundary, 0), record, range(128))
     return Counter(tuple(row.items()) for batch in rows for row in batch.to_pylist())
 
 
@@ -119,15 +119,15 @@ def test_rows_laid_out_anew_are_the_same_rows(spark, tmp_path):
         """
     )
     boundaries = (Boundary(operator="op", key=("n",)), Boundary(operator="op", key=("s", "t")))
-    layout = SliceLog(tmp_path).layout
-    written = write_files(frame, boundaries, layout=layout, shard=0, number=0, generation=0)
+    log = SliceLog(tmp_path)
+    written = write_files(frame, boundaries, log=log, shard=0, number=0, generation=0)
     first, second = (
         SliceRecord(
             boundary=item.name, shard=0, number=0, after=-1, upto=0, files=written.files[item.name]
         )
         for item in boundaries
     )
-    (made,) = relaid(spark, first, boundaries, schema=frame.schema, layout=layout, generation=1)
+    (made,) = relaid(spark, first, boundaries, schema=frame.schema, log=log, generation=1)
     assert made.files != second.files
     assert made.same_content(second)
     assert len(second.digests()) > 10

@@ -26,7 +26,7 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 EDGES = {
     "cli": (
         "control deployment draw faults health pipeline plan planners predict profile prove "
-        "reproduce rundir runtime testing topology verify"
+        "reproduce rundir runtime storage testing topology verify"
     ),
     "control": "deployment health rundir",
     "deployment": "",
@@ -37,12 +37,13 @@ EDGES = {
     "plan": "",
     "planners": "plan predict topology",
     "predict": "topology",
-    "profile": "control deployment health pipeline predict rundir runtime",
+    "profile": "control deployment health pipeline predict rundir runtime storage",
     "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
     "reproduce": "draw plan planners testing topology",
-    "rundir": "deployment health",
-    "runtime": "control deployment pipeline rundir streams",
+    "rundir": "deployment health storage",
+    "runtime": "control deployment pipeline rundir storage streams",
     "scripting": "cli draw pipeline plan planners predict prove rundir runtime topology",
+    "storage": "",
     "streams": "deployment",
     "testing": (
         "control deployment pipeline planners predict rundir runtime streams topology verify"
@@ -52,13 +53,14 @@ EDGES = {
 }
 # The same between the rooms of the run time: its folders, those of Spark, and files beside them.
 ROOMS = {
+    "checking": "node",
     "checkpoint": "log",
     "host": "",
     "launch": "node",
     "log": "",
     "node": "host spark/host",
     "spark/check_app": "spark/frames spark/start",
-    "spark/frames": "log spark/io",
+    "spark/frames": "spark/io",
     "spark/host": "log spark/frames spark/io spark/start spark/units units",
     "spark/io": "checkpoint log",
     "spark/start": "log spark/frames spark/io units",

@@ -160,12 +160,12 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
 
 def _fresh(out: Path) -> Path:
     """An empty place for the run; that of an earlier demo is removed."""
-    from holdfast.rundir.paths import spec_path
+    from holdfast.rundir.paths import is_run
     from holdfast.runtime.launch.children import ProcessList
 
     run_dir = out / "run"
     if run_dir.exists():
-        if not spec_path(run_dir).exists() and any(run_dir.iterdir()):
+        if not is_run(run_dir) and any(run_dir.iterdir()):
             raise BadInputError("is not a run of an earlier demo", where=str(run_dir))
         if ProcessList(run_dir).leftovers():
             raise BadInputError("is in use", where=str(run_dir), hint="stop that demo first")

@@ -6,21 +6,18 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import uuid
 from collections.abc import Collection
 from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.rundir.paths import schemas_path, scratch_path, spec_path, tables_folder
+from holdfast.rundir.paths import is_run
 from holdfast.rundir.spec import RunSpec, read_spec
 
 
 def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:
     """Whether there is something to go on with; raises if it does not fit what is to run."""
-    if not spec_path(run_dir).exists():
+    if not is_run(run_dir):
         if reset:
             raise BadInputError("nothing to reset", where=str(run_dir))
         return False
@@ -72,33 +69,31 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
 
 def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection[str]) -> list[str]:
     """Forget state, slices and progress of the affected segments; gives their names."""
-    from holdfast.rundir.layout import Layout
+    from holdfast.rundir.layout import SCHEMAS, Layout, unit_folder
+    from holdfast.storage import open_storage
+    from holdfast.storage.identity import new_id
 
-    layout = Layout(root=run_dir)
+    layout, store = Layout(), open_storage(run_dir)
     chosen = affected(deployment, operators)
-    aside = scratch_path(run_dir, f"reset-{uuid.uuid4().hex}")
-    aside.mkdir(parents=True)
     # A kill may leave half of this. So readers go first: none is left to go on in a log that is
     # numbered anew. A unit with a checkpoint goes by that, then by its records: without them it
     # begins with batch 0, or is refused if that is trimmed. A source goes by its records alone.
     for segment in reversed(chosen):
         units = [f"{segment.name}#{shard}" for shard in range(segment.shards)]
         state = [layout.checkpoints(unit) for unit in units]
-        records = [layout.unit_path(unit) for unit in units]
-        logs = [layout.boundary_path(boundary.name) for boundary in segment.outputs]
+        records = [unit_folder(unit) for unit in units]
+        logs = [layout.boundary_folder(boundary.name) for boundary in segment.outputs]
         inner = segment.kind == "inner"
-        tables = [tables_folder(run_dir, name) for name in segment.operators]
+        tables = [layout.tables(name) for name in segment.operators]
         folders = [*state, *logs, *records] if inner else [*state, *records, *logs]
         # Last: a unit that still has state goes on with the tables it was made with.
         folders += tables
         for folder in folders:
             # Whole or not at all; what lies aside is removed here, or when a run is started.
-            with contextlib.suppress(FileNotFoundError):
-                folder.rename(aside / uuid.uuid4().hex)
-    shutil.rmtree(aside, ignore_errors=True)
+            store.remove_folder(folder, aside=layout.removed(new_id()))
     # Schemas may have changed with the code. The journal stays: it knows the generations, and a
     # number handed out twice would pass for a zombie.
-    schemas_path(run_dir).unlink(missing_ok=True)
+    store.delete(SCHEMAS)
     return [segment.name for segment in chosen]
 
 
@@ -120,7 +115,7 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     for unit in deployment.units():
         segment = deployment.segment(unit.segment)
         anew = segment.name in fresh
-        folder = log.layout.checkpoints(str(unit))
+        folder = log.store.below(log.layout.checkpoints(str(unit)))
         if segment.kind == "source" and not anew and newest_checkpoint(folder) is None:
             lost = lost_offset(log, unit)
             if lost is not None:

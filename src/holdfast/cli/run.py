@@ -236,13 +236,13 @@ def stop(
 def find_run(run: Path | None, run_dir: Path | None = None, *, live: bool = True) -> Path:
     """The run directory meant: the one given either way, or the only live one below runs/."""
     from holdfast.errors import BadInputError
-    from holdfast.rundir.paths import ENDPOINT, SPEC, spec_path
+    from holdfast.rundir.paths import ENDPOINT, SPEC, is_run
 
     if run is not None and run_dir is not None and run != run_dir:
         raise BadInputError(f"{run} and --run-dir {run_dir} are two", hint="name one")
     run_dir = run_dir or run
     if run_dir is not None:
-        if not spec_path(run_dir).exists():
+        if not is_run(run_dir):
             raise BadInputError("is not a run directory", where=str(run_dir))
         return run_dir
     found = sorted(path.parent for path in Path("runs").glob(f"*/{ENDPOINT if live else SPEC}"))

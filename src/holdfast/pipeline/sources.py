@@ -99,7 +99,11 @@ class Generator:
 
     def share(self, whole: Any, shard: int, shards: int) -> Any:
         """The rows of an epoch that one of its shards makes."""
-        return whole.take(list(range(shard, whole.num_rows, shards))) if shards > 1 else whole
+        import pyarrow as pa  # noqa: PLC0415 - planning must not need pyarrow
+
+        # With its type: a list of no rows would have none.
+        rows = pa.array(range(shard, whole.num_rows, shards), pa.int64())
+        return whole.take(rows) if shards > 1 else whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError
@@ -59,7 +58,7 @@ class WithTables:
     def __init__(self, function: Callable[..., Any], tables: tuple[StaticTable, ...]) -> None:
         self.function = function
         self.tables = tables
-        self.copies: dict[str, Path] = {}
+        self.copies: dict[str, str] = {}
         """Where the run keeps the tables; before a run begins they are read where they are."""
 
     def __call__(self, *frames: Any) -> Any:
@@ -70,4 +69,4 @@ class WithTables:
         copy = self.copies.get(table.name)
         if copy is None:
             return table.table.read(spark)
-        return spark.read.schema(table.table.schema).parquet(str(copy))
+        return spark.read.schema(table.table.schema).parquet(copy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.deployment import UnitId
@@ -11,15 +10,15 @@ from holdfast.deployment.records import record_name
 
 ORIGIN = "origin"
 """Name of the record of when epoch 0 began."""
+SCHEMAS = "schemas.json"
+"""Name of the record of what columns every operator puts out."""
 STOP_MARK = "stop-"
 """Start of the name of a file in a unit's folder that tells a generation's tasks to give up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Paths below one run directory; record names are relative to it."""
-
-    root: Path
+    """Names in the storage of a run: relative paths, never those of a file system."""
 
     def ranges(self, unit: str) -> str:
         return f"units/{word(unit)}/ranges"
@@ -42,38 +41,51 @@ class Layout:
     def slice_floors(self, boundary: str, shard: int) -> str:
         return f"log/{word(boundary)}/{shard}/floors"
 
-    def data(self, boundary: str, shard: int) -> Path:
-        return self.root / "log" / word(boundary) / str(shard) / "data"
+    def data(self, boundary: str, shard: int) -> str:
+        return f"log/{word(boundary)}/{shard}/data"
 
-    def late(self, unit: str) -> Path:
-        return self.root / "units" / word(unit) / "late"
+    def late(self, unit: str) -> str:
+        return f"units/{word(unit)}/late"
 
-    def dead(self, unit: str) -> Path:
-        return self.root / "units" / word(unit) / "dead"
+    def dead(self, unit: str) -> str:
+        return f"units/{word(unit)}/dead"
 
-    def stop_marker(self, unit: str, generation: int) -> Path:
-        """A file that tells a generation's waiting tasks to give up."""
-        return self.unit_path(unit) / f"{STOP_MARK}{generation}"
+    def stop_marker(self, unit: str, generation: int) -> str:
+        """A record that tells a generation's waiting tasks to give up."""
+        return f"{unit_folder(unit)}/{STOP_MARK}{generation}"
 
-    def boundary_path(self, boundary: str) -> Path:
+    def boundary_folder(self, boundary: str) -> str:
         """All that was published on a boundary."""
-        return self.root / "log" / word(boundary)
+        return f"log/{word(boundary)}"
 
-    def unit_path(self, unit: str) -> Path:
-        """All that a unit has on record; its state is in its checkpoints."""
-        return self.root / unit_folder(unit)
-
-    def checkpoints(self, unit: str) -> Path:
+    def checkpoints(self, unit: str) -> str:
         """The checkpoints of all generations of a unit."""
-        return self.root / "checkpoints" / word(unit)
+        return f"checkpoints/{word(unit)}"
 
-    def checkpoint(self, unit: UnitId, generation: int) -> Path:
-        return self.checkpoints(str(unit)) / f"{generation:06d}"
+    def checkpoint(self, unit: UnitId, generation: int) -> str:
+        return f"{self.checkpoints(str(unit))}/{generation_word(generation)}"
+
+    def tables(self, operator: str) -> str:
+        """Static tables of one operator, as the run has read them."""
+        return f"tables/{word(operator)}"
+
+    def table(self, operator: str, table: str) -> str:
+        """Copies of a table, folders of Parquet files, and the record of which one counts."""
+        return f"{self.tables(operator)}/{word(table)}"
+
+    def removed(self, identity: str) -> str:
+        """Where what is removed as a whole lies meanwhile; a new start of the run removes it."""
+        return f"scratch/reset-{identity}"
 
 
 def unit_folder(unit: str) -> str:
-    """Of a unit's records, relative to the run directory."""
+    """All that a unit has on record; its state is in its checkpoints."""
     return f"units/{word(unit)}"
+
+
+def generation_word(generation: int) -> str:
+    """Name of a generation's checkpoint among those of its unit."""
+    return f"{generation:06d}"
 
 
 def word(name: str) -> str:

@@ -7,14 +7,15 @@ RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it
 RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
 RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
 RUN/processes.jsonl    processes started: pid, start time, name; those that ended may be forgotten
-RUN/schemas.json       output schema per operator, as Spark's JSON
-RUN/tables/OP/NAME/    a static table as the run read it, for one operator: Parquet files
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+from holdfast.rundir.layout import ORIGIN, SCHEMAS
+from holdfast.storage import open_storage
 
 SPEC = "run.json"
 ENDPOINT = "coordinator.json"
@@ -23,6 +24,11 @@ _TEMPORARY = re.compile(r".+\.\d+\.tmp")
 
 def spec_path(run_dir: Path) -> Path:
     return run_dir / SPEC
+
+
+def is_run(run_dir: Path) -> bool:
+    """Whether something runs, or has run, in a directory."""
+    return open_storage(run_dir).exists(SPEC)
 
 
 def endpoint_path(run_dir: Path) -> Path:
@@ -73,30 +79,16 @@ def processes_path(run_dir: Path) -> Path:
     return run_dir / "processes.jsonl"
 
 
-def schemas_path(run_dir: Path) -> Path:
-    return run_dir / "schemas.json"
-
-
 def own_places(run_dir: Path) -> tuple[Path, ...]:
     """Everything in a run directory that a run keeps for itself: no place for results."""
     folders = ("log", "units", "checkpoints", "kept", "tables", "coordinator")
-    files = (ENDPOINT, SPEC, "origin")
+    files = (ENDPOINT, SPEC, ORIGIN, SCHEMAS)
     return (
         *(run_dir / name for name in (*folders, *files)),
         nodes_folder(run_dir),
         scratch_folder(run_dir),
         processes_path(run_dir),
-        schemas_path(run_dir),
     )
-
-
-def tables_folder(run_dir: Path, operator: str) -> Path:
-    """Static tables of one operator."""
-    return run_dir / "tables" / operator
-
-
-def table_path(run_dir: Path, operator: str, table: str) -> Path:
-    return tables_folder(run_dir, operator) / table
 
 
 def temporary_path(path: Path, writer: int) -> Path:

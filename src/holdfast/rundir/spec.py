@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,8 @@ from pydantic import TypeAdapter
 from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
-from holdfast.rundir.paths import spec_path, temporary_path
+from holdfast.rundir.paths import SPEC
+from holdfast.storage import open_storage
 
 FORMAT = "holdfast-run/1"
 BAD_INPUT = 2
@@ -48,23 +48,21 @@ class RunSpec:
 
 
 def write_spec(run_dir: Path, spec: RunSpec) -> None:
-    run_dir.mkdir(parents=True, exist_ok=True)
-    path = spec_path(run_dir)
-    temporary = temporary_path(path, os.getpid())
-    temporary.write_text(json.dumps(spec.to_json(), indent=1), encoding="utf-8")
-    temporary.replace(path)
+    text = json.dumps(spec.to_json(), indent=1)
+    open_storage(run_dir).replace(SPEC, text.encode())
 
 
 def read_spec(run_dir: Path) -> RunSpec:
-    path = spec_path(run_dir)
+    store = open_storage(run_dir)
+    stored = store.read(SPEC)
+    if stored is None:
+        raise BadInputError("is not a run directory", where=str(run_dir))
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInputError("is not a run directory", where=str(run_dir)) from None
+        data = json.loads(stored)
     except ValueError as error:
-        raise BadInputError(f"not JSON: {error}", where=str(path)) from None
+        raise BadInputError(f"not JSON: {error}", where=store.address(SPEC)) from None
     if data.get("format") != FORMAT:
-        raise BadInputError(f"unknown format {data.get('format')!r}", where=str(path))
+        raise BadInputError(f"unknown format {data.get('format')!r}", where=store.address(SPEC))
     return RunSpec(
         app=data["app"],
         host=data["host"],

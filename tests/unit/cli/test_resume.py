@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
-from holdfast.rundir.paths import tables_folder
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
@@ -127,10 +127,10 @@ def test_a_reset_reads_static_tables_anew(run):
     """Those of the operators that are reset; others keep what the run began with."""
     where = run(keep_input=True, trim=False)
     for operator in ("numbers", "double"):
-        tables_folder(where, operator).mkdir(parents=True)
+        (where / "tables" / operator).mkdir(parents=True)
     reset_operators(where, make_spec().deployment, ["double"])
-    assert tables_folder(where, "numbers").exists()
-    assert not tables_folder(where, "double").exists()
+    assert (where / "tables" / "numbers").exists()
+    assert not (where / "tables" / "double").exists()
 
 
 def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run, monkeypatch):
@@ -144,6 +144,7 @@ def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run,
 
     def until_killed(remove):
         def step(path, *arguments, **options):
+            path = Path(path)
             if path.exists() and path.parent.parent == where and path.parent.name != "scratch":
                 if steps:
                     raise KilledError
@@ -152,7 +153,7 @@ def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run,
 
         return step
 
-    monkeypatch.setattr(Path, "rename", until_killed(Path.rename))
+    monkeypatch.setattr(os, "rename", until_killed(os.rename))
     monkeypatch.setattr(shutil, "rmtree", until_killed(shutil.rmtree))
     done = False
     while not done:

@@ -1,6 +1,7 @@
 """Reading a slice log while it grows and is trimmed."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,7 @@ def put(log, number, *, shard=0, generation=1, at=None):
         generation=generation,
     )
     log.put_slice(record, unit=f"count#{shard}")
-    path = log.layout.root / member(log.layout.slices("count@word", shard), number)
+    path = Path(log.root) / member(log.layout.slices("count@word", shard), number)
     if at is not None:
         os.utime(path, (at, at))
     return path

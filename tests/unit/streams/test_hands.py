@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.runtime.log.folder import RecordFolder
-from holdfast.runtime.log.store import FileStore
+from holdfast.storage.local import LocalStorage
 from holdfast.testing.hands import World, draw
 from holdfast.testing.hands.memory import Memory
 from holdfast.testing.hands.mutants import MUTANTS, violation
@@ -23,7 +23,7 @@ class OnDisk(Memory):
 
     def __init__(self, root) -> None:
         super().__init__()
-        self._folder = RecordFolder(FileStore(root))
+        self._folder = RecordFolder(LocalStorage(root))
 
     def execute(self, operation):
         # The model looks into its memory now and then; only what is on disk decides.

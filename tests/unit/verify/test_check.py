@@ -270,13 +270,13 @@ def test_production_records_and_slices_are_readable(tmp_path):
     from holdfast.deployment.records import RangeRecord, SliceRecord, encode
     from holdfast.rundir.layout import Layout, member
     from holdfast.runtime.log.slices import write_slice_file
+    from holdfast.storage.local import LocalStorage
     from holdfast.verify.slice_log import delivered, kept_slices
 
-    layout = Layout(root=tmp_path)
+    layout, store = Layout(), LocalStorage(tmp_path)
     table = make_pipeline().operator("s").source.table(3, epoch_s=1.0)
-    file = write_slice_file(
-        layout.data("s", 0) / "x.arrow", table, np.array([7, 3]), np.array([1, 2])
-    )
+    folder = store.below(layout.data("s", 0))
+    file = write_slice_file(folder, "x.arrow", table, np.array([7, 3]), np.array([1, 2]))
     record = SliceRecord(
         boundary="s", shard=0, number=0, after=-1, upto=3, files=(file,), watermark_us=5
     )
@@ -285,9 +285,7 @@ def test_production_records_and_slices_are_readable(tmp_path):
         (layout.slices("s", 0), record),
         (layout.ranges("o t#0"), ranged),
     ):
-        path = tmp_path / member(folder, 0)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(item))
+        store.put_if_absent(member(folder, 0), encode(item))
     (kept,) = kept_slices(tmp_path, "s")
     assert sorted(row["n"] for row in kept.rows) == [3, 103]
     assert delivered(tmp_path, "o t", ["s"]).watermark_us == 5

@@ -81,7 +81,9 @@ def collect(
     ]
     state = {
         segment.operators[-1]: {
-            shard: StateFiles(log.layout.checkpoint(UnitId(segment=segment.name, shard=shard), 0))
+            shard: StateFiles(
+                log.store.below(log.layout.checkpoint(UnitId(segment=segment.name, shard=shard), 0))
+            )
             for shard in range(segment.shards)
         }
         for segment in deployment.segments

@@ -32,6 +32,7 @@ from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.io.publish import write_files
 from holdfast.runtime.spark.io.reader import InputSpec
+from holdfast.storage import open_storage
 
 Say = Callable[[str], None]
 
@@ -110,9 +111,7 @@ class _Bench:
         log = SliceLog(root)
 
         def publish(frame: DataFrame, number: int) -> None:
-            written = write_files(
-                frame, (_OUT,), layout=log.layout, shard=0, number=number, generation=0
-            )
+            written = write_files(frame, (_OUT,), log=log, shard=0, number=number, generation=0)
             record = SliceRecord(
                 boundary=_OUT.name,
                 shard=0,
@@ -165,7 +164,7 @@ class _Bench:
         Looking up and changing state while a batch is computed is the operator's own cost.
         """
         care, root = self._care, self._folder / "kept"
-        files = StateFiles(root / "checkpoint")
+        files = StateFiles(open_storage(root / "checkpoint"))
 
         def deliver(frame: DataFrame, number: int) -> None:
             drop(frame, number)
@@ -300,7 +299,7 @@ def _sample() -> Sample:
 
 def _held(root: Path) -> float:
     """Bytes that a restore of a checkpoint reads: the newest snapshot and the changelogs since."""
-    files = StateFiles(root / "checkpoint")
+    files = StateFiles(open_storage(root / "checkpoint"))
     files.scan()
     snapshots = files.snapshots()
     version, size = (snapshots[-1].version, snapshots[-1].size) if snapshots else (0, 0)

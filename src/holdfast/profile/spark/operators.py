@@ -200,7 +200,7 @@ def _table(collected: Collected, records: Sequence[SliceRecord]) -> Any:
         batch
         for record in records
         for batch in read_slice(
-            collected.log.layout.data(record.boundary, record.shard), record, range(KEY_GROUPS)
+            collected.log.data(record.boundary, record.shard), record, range(KEY_GROUPS)
         )
     ]
     return pa.Table.from_batches(batches) if batches else None

@@ -301,10 +301,11 @@ def slice_record(
     """Write rows as slice `number` of a sample's boundary."""
     files = []
     if rows.num_rows:
-        path = log.layout.data(sample.spec.boundary, 0) / f"{number:010d}.arrow"
+        folder, name = log.data(sample.spec.boundary, 0), f"{number:010d}.arrow"
         # Nobody compares the digests of a throw-away log.
         digests = np.zeros(rows.num_rows, np.uint64)
-        files.append(write_slice_file(path, rows, _groups(rows, sample.key), digests))
+        groups = _groups(rows, sample.key)
+        files.append(write_slice_file(folder, name, rows, groups, digests))
     return SliceRecord(
         boundary=sample.spec.boundary,
         shard=0,

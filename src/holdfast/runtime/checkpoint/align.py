@@ -17,31 +17,33 @@ record is about to name, and empty files are removed.
 from __future__ import annotations
 
 import json
-import os
-import time
-from pathlib import Path
 from typing import Literal
 
 from holdfast.errors import CheckFailedError
-from holdfast.runtime.log.store import sync_folder, write_durably
+from holdfast.storage import Storage
 
 Alignment = Literal["past", "known", "planned"]
 """Spark goes on behind the recorded end; will run up to it again; was told to do so."""
 
 _NO_OFFSET = "-"
 """Spark's mark for a source without an offset."""
+_SOURCE_LOG = "sources/0"
+"""Folder of the log that a source may keep in the checkpoint."""
 
 
-def align(checkpoint: Path, *, unit: str, end: str | None, start: str | None) -> Alignment:
+def align(
+    checkpoint: Storage, *, unit: str, end: str | None, start: str | None, now: float
+) -> Alignment:
     """See that Spark goes on after `end`, or reads from `start` to `end` again.
 
-    None is the source's beginning. Only for a checkpoint that no query uses.
+    None is the source's beginning. Only for a checkpoint that no query uses. `now` is in wall-clock
+    seconds: the first batch of a query is told when it was planned.
     """
     _remove_torn(checkpoint)
     planned = _offsets(checkpoint)
     newest = max(planned, default=-1)
     last, before = planned.get(newest), planned.get(newest - 1)
-    done = (checkpoint / "commits" / str(newest)).exists()
+    done = checkpoint.exists(f"commits/{newest}")
     if end == (last if done else before):
         return "past"
     # What was recorded from `start` on shows that everything before was published: Spark may take
@@ -57,93 +59,78 @@ def align(checkpoint: Path, *, unit: str, end: str | None, start: str | None) ->
     _check_log(checkpoint, unit, end)
     if last == end:
         return "known"
-    _plan(checkpoint / "offsets", newest + 1 if follows else newest, end)
+    _plan(checkpoint, newest + 1 if follows else newest, end, now)
     return "planned"
 
 
-def sync_plan(checkpoint: Path, spark_batch: int) -> None:
+def sync_plan(checkpoint: Storage, spark_batch: int) -> None:
     """Make durable what Spark needs to run a batch again: its offset and the source's own log."""
-    offsets, log = checkpoint / "offsets", checkpoint / "sources" / "0"
-    _sync(offsets, str(spark_batch))
+    _sync(checkpoint, "offsets", str(spark_batch))
     # A source writes one entry per batch at most, some only their first: the newest is what is new.
-    entries = [path.name for path in log.iterdir()] if log.is_dir() else []
+    entries = checkpoint.names(_SOURCE_LOG)
     numbered = [name for name in entries if name.partition(".")[0].isdigit()]
     if numbered:
-        _sync(log, max(numbered, key=lambda name: int(name.partition(".")[0])))
-    sync_folder(checkpoint)
-    sync_folder(checkpoint.parent)
+        newest = max(numbered, key=lambda name: int(name.partition(".")[0]))
+        _sync(checkpoint, _SOURCE_LOG, newest)
 
 
-def _sync(folder: Path, name: str) -> None:
-    for path in (folder / name, folder / f".{name}.crc"):
-        if path.exists():
-            handle = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-    sync_folder(folder)
+def _sync(checkpoint: Storage, folder: str, name: str) -> None:
+    checkpoint.sync(folder, name, f".{name}.crc")
 
 
-def _plan(folder: Path, number: int, end: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    _remove(folder, number)
-    before = folder / str(number - 1)
-    head = _head(before) if before.exists() else _first_head()
-    temporary = folder / f".{number}.tmp"
-    write_durably(temporary, "\n".join([*head, end]).encode())
-    temporary.replace(folder / str(number))
-    sync_folder(folder)
+def _plan(checkpoint: Storage, number: int, end: str, now: float) -> None:
+    _remove(checkpoint, "offsets", number)
+    before = _lines(checkpoint, f"offsets/{number - 1}")
+    # Format version and settings, as Spark wrote them for the batch before.
+    head = _first_head(now) if before is None else before[:2]
+    checkpoint.replace(f"offsets/{number}", "\n".join([*head, end]).encode())
 
 
-def _remove_torn(checkpoint: Path) -> None:
+def _remove_torn(checkpoint: Storage) -> None:
     """A torn file is as good as none, but Spark would fail on it."""
-    for name, lines in (("offsets", 3), ("commits", 1)):
-        folder = checkpoint / name
-        for number in _numbers(folder):
-            if len((folder / str(number)).read_text().splitlines()) < lines:
-                _remove(folder, number)
+    for folder, least in (("offsets", 3), ("commits", 1)):
+        for number in _numbers(checkpoint, folder):
+            if len(_lines(checkpoint, f"{folder}/{number}") or ()) < least:
+                _remove(checkpoint, folder, number)
 
 
-def _offsets(checkpoint: Path) -> dict[int, str]:
+def _offsets(checkpoint: Storage) -> dict[int, str]:
     """Planned batches and their end offsets."""
     found = {}
-    for number in _numbers(checkpoint / "offsets"):
-        end = (checkpoint / "offsets" / str(number)).read_text().splitlines()[2]
-        if end != _NO_OFFSET:
-            found[number] = end
+    for number in _numbers(checkpoint, "offsets"):
+        lines = _lines(checkpoint, f"offsets/{number}")
+        if lines is not None and lines[2] != _NO_OFFSET:
+            found[number] = lines[2]
     return found
 
 
-def _numbers(folder: Path) -> list[int]:
-    if not folder.is_dir():
-        return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+def _numbers(checkpoint: Storage, folder: str) -> list[int]:
+    return sorted(int(name) for name in checkpoint.names(folder) if name.isdigit())
 
 
-def _remove(folder: Path, number: int) -> None:
+def _lines(checkpoint: Storage, name: str) -> list[str] | None:
+    data = checkpoint.read(name)
+    return None if data is None else data.decode().splitlines()
+
+
+def _remove(checkpoint: Storage, folder: str, number: int) -> None:
     for name in (str(number), f".{number}.crc"):
-        (folder / name).unlink(missing_ok=True)
+        checkpoint.delete(f"{folder}/{name}")
 
 
-def _head(path: Path) -> list[str]:
-    """Format version and settings, as Spark wrote them for the batch before."""
-    return path.read_text().splitlines()[:2]
-
-
-def _first_head() -> list[str]:
-    settings = {"batchWatermarkMs": 0, "batchTimestampMs": round(time.time() * 1000), "conf": {}}
+def _first_head(now: float) -> list[str]:
+    settings = {"batchWatermarkMs": 0, "batchTimestampMs": round(now * 1000), "conf": {}}
     return ["v1", json.dumps(settings)]
 
 
-def _check_log(checkpoint: Path, unit: str, end: str) -> None:
+def _check_log(checkpoint: Storage, unit: str, end: str) -> None:
     """A source that keeps a log of its own must still have the entry that an offset means."""
     try:
         entry = json.loads(end)["logOffset"]
     except (ValueError, KeyError, TypeError):
         return
-    log = checkpoint / "sources" / "0"
-    if entry >= 0 and not any((log / f"{entry}{kind}").exists() for kind in ("", ".compact")):
+    names = (f"{_SOURCE_LOG}/{entry}{kind}" for kind in ("", ".compact"))
+    if entry >= 0 and not any(map(checkpoint.exists, names)):
         raise CheckFailedError(
             f"{unit}: a batch was recorded up to entry {entry} of the source's own log, and no "
             f"checkpoint has it: put it back, or start again with --reset {unit.rpartition('#')[0]}"

@@ -6,11 +6,12 @@ file with the table files it names, and the changelogs since. Both are counted i
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import zipfile
 from dataclasses import dataclass
-from pathlib import Path
+
+from holdfast.storage import Storage
 
 _CHANGELOG = ".changelog"
 _SNAPSHOT = ".zip"
@@ -30,26 +31,25 @@ class Snapshot:
 class StateFiles:
     """Watches the state files of one checkpoint; Spark removes old ones, so look often."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self._folder = checkpoint / "state"
+    def __init__(self, checkpoint: Storage) -> None:
+        self._folder = checkpoint.below("state")
         self._changelogs: dict[tuple[str, int], int] = {}
         self._snapshots: dict[tuple[str, int], Snapshot] = {}
 
     def scan(self) -> None:
         """Take note of what is there now."""
-        for folder, _, names in os.walk(self._folder):
-            for name in names:
-                version = name.partition("_")[0]
-                if name.startswith(".") or not version.isdigit():
-                    continue
-                key = (folder, int(version))
-                path = Path(folder) / name
-                if name.endswith(_CHANGELOG) and key not in self._changelogs:
-                    self._changelogs[key] = _size(path)
-                elif name.endswith(_SNAPSHOT) and key not in self._snapshots:
-                    found = _snapshot(path, int(version))
-                    if found is not None:
-                        self._snapshots[key] = found
+        for name, size in self._folder.sizes("").items():
+            folder, _, last = name.rpartition("/")
+            version = last.partition("_")[0]
+            if not version.isdigit():
+                continue
+            key = (folder, int(version))
+            if name.endswith(_CHANGELOG) and key not in self._changelogs:
+                self._changelogs[key] = size
+            elif name.endswith(_SNAPSHOT) and key not in self._snapshots:
+                found = _snapshot(self._folder.read(name), int(version), size)
+                if found is not None:
+                    self._snapshots[key] = found
 
     @property
     def changes(self) -> dict[int, int]:
@@ -88,20 +88,13 @@ class StateFiles:
         return since + (whole[-1].size if whole else 0)
 
 
-def _snapshot(path: Path, version: int) -> Snapshot | None:
+def _snapshot(data: bytes | None, version: int, size: int) -> Snapshot | None:
     """What a snapshot says about itself; None while it is not all there."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(io.BytesIO(data or b"")) as file:
             text = file.read("metadata").decode()
     except (OSError, zipfile.BadZipFile, KeyError):
         return None
-    data = json.loads(text.partition("\n")[2])
-    tables = sum(int(item["sizeBytes"]) for item in data.get("sstFiles", ()))
-    return Snapshot(version=version, size=_size(path) + tables, keys=int(data.get("numKeys", 0)))
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    told = json.loads(text.partition("\n")[2])
+    tables = sum(int(item["sizeBytes"]) for item in told.get("sstFiles", ()))
+    return Snapshot(version=version, size=size + tables, keys=int(told.get("numKeys", 0)))

@@ -13,6 +13,7 @@ run.stop()
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import shutil
@@ -31,6 +32,7 @@ from holdfast.rundir.paths import half_written, scratch_folder, warm_folder
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
+from holdfast.storage import open_storage
 
 WAIT_S = 0.03
 
@@ -65,14 +67,12 @@ def all_running(view: RunView) -> bool:
 
 
 def remove_leftovers(run_dir: Path) -> None:
-    """Remove what processes that were killed could not; only while nothing runs here.
-
-    Rehearsals link slices, so what one leaves would keep trimmed ones on the disk.
-    """
+    """Remove what processes that were killed could not; only while nothing runs here."""
     for folder in (scratch_folder(run_dir), warm_folder(run_dir)):
         shutil.rmtree(folder, ignore_errors=True)
     for path in half_written(run_dir):
         path.unlink(missing_ok=True)
+    open_storage(run_dir).remove_leftovers("", before=math.inf)
 
 
 class LocalRun:

@@ -39,14 +39,14 @@ class Backlog:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Paths of the records that were asked for last and were not there.
+        """Addresses of the records that were asked for last and were not there.
 
         No batch can be planned before one of them is: ends are common to all shards, and planning
         stops at a shard that has run out.
         """
-        root = self._log.layout.root
+        address = self._log.store.address
         return tuple(
-            f"{root}/{shard.next_name()}"
+            address(shard.next_name())
             for shards in self._shards.values()
             for shard in shards
             if shard.ran_out

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from holdfast.rundir.layout import word
-from holdfast.runtime.log.store import RecordStore
+from holdfast.storage import Storage
 from holdfast.streams.codec import decode, encode
 from holdfast.streams.records import Floor, Record
 from holdfast.streams.steps import (
@@ -26,7 +26,7 @@ T = TypeVar("T")
 class RecordFolder:
     """Executes operations; every record is a file that is created once."""
 
-    def __init__(self, store: RecordStore) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
 
     def run(self, steps: Steps[T]) -> T:

@@ -8,10 +8,9 @@ no more than thrift, and again after it, which counts: they may have slept in be
 from __future__ import annotations
 
 import json
-import uuid
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from holdfast.deployment import KEY_GROUPS
 from holdfast.deployment.records import (
@@ -26,7 +25,8 @@ from holdfast.deployment.records import (
 )
 from holdfast.errors import CheckFailedError, CorruptLogError, HoldfastError
 from holdfast.rundir.layout import ORIGIN, Layout, member
-from holdfast.runtime.log.store import FileStore, RecordStore
+from holdfast.storage import Storage, open_storage
+from holdfast.storage.identity import new_id
 
 MAX_SKIPS = 64
 """Versions of a batch's skip record: one per search, which ends after a while with what it has
@@ -70,10 +70,27 @@ class OtherSkipError(HoldfastError):
 class SliceLog:
     """Range, slice and skip records of one run directory."""
 
-    def __init__(self, root: str | Path, store: RecordStore | None = None) -> None:
-        self.layout = Layout(root=Path(root))
-        self.store: RecordStore = store if store is not None else FileStore(root)
-        self.writer = uuid.uuid4().hex
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        store: Storage | None = None,
+        *,
+        new_id: Callable[[], str] = new_id,
+    ) -> None:
+        """Args:
+        root: the run directory.
+        store: what is in it, if that is open already.
+        new_id: where identities come from: this writer's, and those of sinks' lives.
+        """
+        self.layout = Layout()
+        self.store: Storage = store if store is not None else open_storage(root)
+        self._new_id = new_id
+        self.writer = new_id()
+
+    @property
+    def root(self) -> str:
+        """The run directory, as other processes open it."""
+        return self.store.address("")
 
     # Ranges
 
@@ -101,11 +118,7 @@ class SliceLog:
 
     def put_time(self, unit: str, number: int) -> float:
         """When a range record was put, wall-clock seconds; 0 if that is not known."""
-        path = self.layout.root / member(self.layout.ranges(unit), number)
-        try:
-            return path.stat().st_mtime
-        except OSError:
-            return 0.0
+        return self.store.put_time(member(self.layout.ranges(unit), number)) or 0.0
 
     def newest_range(self, unit: str, start: int = -1) -> int:
         """Number of the newest range record, -1 for none; walks on from `start` if given."""
@@ -189,7 +202,7 @@ class SliceLog:
         from holdfast.runtime.log.rounding import same_but_for_rounding  # noqa: PLC0415 - the same
         from holdfast.runtime.log.slices import read_slice  # noqa: PLC0415 - the same
 
-        folder = self.layout.data(record.boundary, record.shard)
+        folder = self.data(record.boundary, record.shard)
         mine, theirs = (
             pa.Table.from_batches(read_slice(folder, item, range(KEY_GROUPS)))
             for item in (record, stored)
@@ -199,11 +212,11 @@ class SliceLog:
     def slice_time(self, record: SliceRecord) -> float | None:
         """When a slice was published, wall-clock seconds; None if it was trimmed meanwhile."""
         folder = self.layout.slices(record.boundary, record.shard)
-        path = self.layout.root / member(folder, record.number, record.timeline)
-        try:
-            return path.stat().st_mtime
-        except FileNotFoundError:
-            return None
+        return self.store.put_time(member(folder, record.number, record.timeline))
+
+    def data(self, boundary: str, shard: int) -> Storage:
+        """Where the slice files of a boundary's shard are."""
+        return self.store.below(self.layout.data(boundary, shard))
 
     # Time
 
@@ -233,9 +246,8 @@ class SliceLog:
         known = self.known_life(unit)
         if known is not None:
             return known
-        return self.store.put_if_absent(
-            self.layout.life(unit), uuid.uuid4().hex[:12].encode()
-        ).decode()
+        mine = self._new_id()[:12].encode()
+        return self.store.put_if_absent(self.layout.life(unit), mine).decode()
 
     # Generations
 
@@ -250,8 +262,8 @@ class SliceLog:
         self._delete_below(folder, generation)
 
     def claim_path(self, unit: str, generation: int) -> str:
-        """The file that appears when a generation claims the unit: for those who watch for it."""
-        return f"{self.layout.root}/{member(self.layout.generations(unit), generation)}"
+        """Address of the record of a generation's claim to the unit: for who watches for it."""
+        return self.store.address(member(self.layout.generations(unit), generation))
 
     def check_current(self, unit: str, generation: int) -> None:
         """Raise if a newer generation has claimed the unit."""
@@ -303,16 +315,16 @@ class SliceLog:
             return SupersededError(f"{name} was trimmed (floor {floor}): a newer unit went on")
         return CorruptLogError(
             f"is not there, and nothing from {floor} on was trimmed: removed, or never put",
-            path=str(self.layout.root / name),
+            path=self.store.address(name),
         )
 
     def _get(self, kind: type[R], name: str) -> R | None:
         data = self.store.get(name)
-        return None if data is None else decode(kind, data, path=str(self.layout.root / name))
+        return None if data is None else decode(kind, data, path=self.store.address(name))
 
     def _put(self, kind: type[R], name: str, record: R) -> R:
         data = encode(record)
         stored = self.store.put_if_absent(name, data)
         if stored == data:
             return record
-        return decode(kind, stored, path=str(self.layout.root / name))
+        return decode(kind, stored, path=self.store.address(name))

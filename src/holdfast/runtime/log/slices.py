@@ -8,11 +8,8 @@ are invisible until a slice record names them, so they need no atomic rename.
 from __future__ import annotations
 
 import itertools
-import mmap
-import os
 import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +18,15 @@ import pyarrow as pa
 from holdfast.deployment.keygroups import DIGEST_MODULUS
 from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.errors import CorruptLogError
+from holdfast.storage import Storage
+from holdfast.storage.interface import Span
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Ends an Arrow IPC stream, so that any Arrow reader can open a slice file."""
 
 
-def write_slice_file(path: Path, rows: Any, groups: Any, hashes: Any) -> SliceFile:
-    """Write a table laid out by key group, wait until it is on disk, describe it.
+def write_slice_file(folder: Storage, name: str, rows: Any, groups: Any, hashes: Any) -> SliceFile:
+    """Write a table laid out by key group and describe it; the folder is synced by the caller.
 
     `groups` and `hashes` are the key group and the 64-bit hash of each row, as numpy arrays.
     """
@@ -42,10 +41,12 @@ def write_slice_file(path: Path, rows: Any, groups: Any, hashes: Any) -> SliceFi
     schema = rows.schema.serialize()
     batches = rows.to_batches()
     whole = batches[0] if batches else None
-    parts = []
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.write(schema)
+    parts: list[GroupPart] = []
+
+    def messages() -> Iterator[memoryview]:
+        """One at a time: a batch may be large."""
+        yield memoryview(schema)
+        offset = schema.size
         for start, end in itertools.pairwise(edges):
             assert whole is not None  # noqa: S101 - a group exists only if a row does
             message = whole.slice(start, end - start).serialize()
@@ -55,25 +56,26 @@ def write_slice_file(path: Path, rows: Any, groups: Any, hashes: Any) -> SliceFi
                 GroupPart(
                     group=int(groups[start]),
                     rows=end - start,
-                    offset=file.tell(),
+                    offset=offset,
                     size=message.size,
                     crc=zlib.crc32(message),
                     digest=digest,
                 )
             )
-            file.write(message)
-        file.write(END_OF_STREAM)
-        file.flush()
-        os.fsync(file.fileno())
+            offset += message.size
+            yield memoryview(message)
+        yield memoryview(END_OF_STREAM)
+
+    folder.put_data(name, messages())
     return SliceFile(
-        name=path.name,
+        name=name,
         schema_size=schema.size,
         schema_crc=zlib.crc32(schema),
         parts=tuple(parts),
     )
 
 
-def read_slice(folder: Path, record: SliceRecord, groups: range) -> Iterator[Any]:
+def read_slice(folder: Storage, record: SliceRecord, groups: range) -> Iterator[Any]:
     """The record batches of a slice that hold the given key groups, verified.
 
     Files are read in the order of the record and groups in ascending order, so that every reader
@@ -82,39 +84,38 @@ def read_slice(folder: Path, record: SliceRecord, groups: range) -> Iterator[Any
     for file in record.files:
         wanted = [part for part in file.parts if part.group in groups]
         if wanted:
-            yield from read_slice_file(folder / file.name, file, wanted)
+            yield from read_slice_file(folder, file, wanted)
 
 
-def read_slice_file(path: Path, file: SliceFile, parts: Iterable[GroupPart]) -> Iterator[Any]:
+def read_slice_file(folder: Storage, file: SliceFile, parts: Iterable[GroupPart]) -> Iterator[Any]:
     """The record batches of some parts of one slice file, verified."""
-    try:
-        with path.open("rb") as handle:
-            mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-    except (FileNotFoundError, ValueError):
-        raise CorruptLogError("slice file is missing or empty", path=str(path)) from None
-    buffer = pa.py_buffer(mapped)
-    schema = pa.ipc.read_schema(_checked(buffer, 0, file.schema_size, file.schema_crc, path))
-    for part in parts:
-        message = _checked(buffer, part.offset, part.size, part.crc, path)
-        batch = pa.ipc.read_record_batch(message, schema)
+    parts = list(parts)
+    path = folder.address(file.name)
+    spans = [(0, file.schema_size), *((part.offset, part.size) for part in parts)]
+    found = folder.read_ranges(file.name, spans)
+    if found is None or not len(found[0]):
+        raise CorruptLogError("slice file is missing or empty", path=path)
+    schema = pa.ipc.read_schema(_checked(found[0], spans[0], file.schema_crc, path))
+    for part, span, data in zip(parts, spans[1:], found[1:], strict=True):
+        batch = pa.ipc.read_record_batch(_checked(data, span, part.crc, path), schema)
         if batch.num_rows != part.rows:
             raise CorruptLogError(
                 f"key group {part.group} has {batch.num_rows} rows, its record says {part.rows}",
-                path=str(path),
+                path=path,
             )
         yield batch
 
 
-def _checked(buffer: Any, offset: int, size: int, crc: int, path: Path) -> Any:
-    if offset + size > buffer.size:
+def _checked(message: memoryview, span: Span, crc: int, path: str) -> Any:
+    offset, size = span
+    if len(message) < size:
         raise CorruptLogError(
-            f"slice file is torn: {buffer.size} bytes, at least {offset + size} were written",
-            path=str(path),
+            f"slice file is torn: of bytes {offset}..{offset + size} {len(message)} are there",
+            path=path,
         )
-    message = buffer.slice(offset, size)
     if zlib.crc32(message) != crc:
         raise CorruptLogError(
             f"slice file was altered: bytes {offset}..{offset + size} do not fit their checksum",
-            path=str(path),
+            path=path,
         )
-    return message
+    return pa.py_buffer(message)

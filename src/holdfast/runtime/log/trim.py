@@ -8,16 +8,16 @@ next trim removes, never a record without its files.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment
 from holdfast.deployment.records import parse_record_name
 from holdfast.rundir.layout import STOP_MARK, unit_folder
 from holdfast.runtime.log.protocol import RETAIN_BATCHES, retained_floor, slice_floor
 from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog
-from holdfast.runtime.log.store import LEFTOVER_S
+from holdfast.storage import Storage
+from holdfast.storage.interface import LEFTOVER_S
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
@@ -65,7 +65,7 @@ class Trimmer:
             self.log.raise_floor(layout.slice_floors(boundary.name, shard), floor)
             removed += _remove(self.log, layout.slices(boundary.name, shard), floor)
             # Also of batches that were written and never published: their number passes as well.
-            _remove_files(layout.data(boundary.name, shard), floor)
+            _remove_files(self.log.data(boundary.name, shard), floor)
             self._sweep(layout.slices(boundary.name, shard))
             self._sweep(layout.slice_floors(boundary.name, shard))
         return removed
@@ -88,10 +88,10 @@ class Trimmer:
 
 def remove_stop_marks(log: SliceLog, unit: str, below: int) -> None:
     """Remove the stop marks of older generations: the claim of a newer one stops their tasks."""
-    for path in log.layout.unit_path(unit).glob(f"{STOP_MARK}*"):
-        number = path.name.removeprefix(STOP_MARK)
-        if number.isdigit() and int(number) < below:
-            path.unlink(missing_ok=True)
+    for name in log.store.names(unit_folder(unit)):
+        number = name.removeprefix(STOP_MARK)
+        if name.startswith(STOP_MARK) and number.isdigit() and int(number) < below:
+            log.store.delete(f"{unit_folder(unit)}/{name}")
 
 
 def _remove(log: SliceLog, folder: str, floor: int) -> int:
@@ -101,13 +101,7 @@ def _remove(log: SliceLog, folder: str, floor: int) -> int:
     return len(doomed)
 
 
-def _remove_files(folder: Path, floor: int) -> None:
-    for path in _numbered(folder):
-        if int(path.name.partition("-")[0]) < floor:
-            path.unlink(missing_ok=True)
-
-
-def _numbered(folder: Path) -> Iterable[Path]:
-    if not folder.exists():
-        return ()
-    return [path for path in folder.iterdir() if path.name[:1].isdigit()]
+def _remove_files(folder: Storage, floor: int) -> None:
+    for name in folder.names(""):
+        if name[:1].isdigit() and int(name.partition("-")[0]) < floor:
+            folder.delete(name)

@@ -5,7 +5,7 @@ another. Every waiting task looking for itself costs a hundred looks a second fo
 on a shared file system nobody is told of what another machine writes.
 
 So one thread of the node looks for all who wait, at a rate that does not depend on how many they
-are, and those who publish on this node say so at once (`TellingStore`). Units that are threads of
+are, and those who publish on this node say so at once (`told`). Units that are threads of
 the node wait on an event; tasks in Spark's Python workers wait on a socket and use no processor
 time meanwhile.
 
@@ -23,7 +23,6 @@ import contextlib
 import hmac
 import json
 import logging
-import os
 import secrets
 import selectors
 import socket
@@ -34,7 +33,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
-from holdfast.runtime.log.store import FileStore
+from holdfast.storage import is_there
 
 log = logging.getLogger("holdfast.watch")
 
@@ -71,19 +70,6 @@ class NoWatch:
     def wait(self, paths: Sequence[str], timeout_s: float, wake: threading.Event) -> bool:  # noqa: ARG002
         wake.wait(min(timeout_s, POLL_S))
         return False
-
-
-class TellingStore(FileStore):
-    """Records as files; the node's watcher hears of every put."""
-
-    def __init__(self, root: str | os.PathLike[str], told: Callable[[str], None]) -> None:
-        super().__init__(root)
-        self._told = told
-
-    def put_if_absent(self, name: str, data: bytes) -> bytes:
-        stored = super().put_if_absent(name, data)
-        self._told(f"{self.root}/{name}")
-        return stored
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -129,8 +115,10 @@ class _Paths:
 class NodeWatch:
     """The watcher of one node; a thread of its process."""
 
-    def __init__(self, *, poll_s: float = POLL_S) -> None:
+    def __init__(self, *, poll_s: float = POLL_S, look: Callable[[str], bool] = is_there) -> None:
+        """`look` tells whether the record at an address of the storage is there."""
         self._poll_s = poll_s
+        self._is_there = look
         self._lock = threading.Lock()
         self._paths = _Paths()
         self._connections: set[_Connection] = set()
@@ -219,7 +207,7 @@ class NodeWatch:
     def _look(self, paths: Iterable[str]) -> None:
         for path in paths:
             self.looks += 1
-            if os.access(path, os.F_OK):
+            if self._is_there(path):
                 self.told(path)
 
     # The thread

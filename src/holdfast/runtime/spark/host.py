@@ -21,20 +21,14 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.sinks import check_apart
-from holdfast.rundir.paths import (
-    own_places,
-    schemas_path,
-    scratch_path,
-    temporary_path,
-    warm_folder,
-)
+from holdfast.rundir.layout import SCHEMAS
+from holdfast.rundir.paths import own_places, scratch_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
-from holdfast.runtime.log.store import write_durably
 from holdfast.runtime.log.trim import Trimmer
-from holdfast.runtime.log.watch import NodeWatch, TellingStore
+from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.tables import fix_tables
@@ -49,6 +43,7 @@ from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.storage import open_storage
 
 STOP_TIMEOUT_S = 15.0
 
@@ -85,7 +80,7 @@ class SparkUnitHost:
         self._starts = threading.Lock()
         self._watch = NodeWatch()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
-        self._root.mkdir(parents=True, exist_ok=True)
+        self._store = open_storage(self._root, told=self._watch.told)
         ship_by_value(pipeline)
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
@@ -167,17 +162,14 @@ class SparkUnitHost:
         """Output schema per operator; the first node to ask writes them down for the others."""
         with self._opening:
             if self._schemas is None:
-                path = schemas_path(self._root)
-                if not path.exists():
+                stored = self._store.get(SCHEMAS)
+                if stored is None:
                     found = check_pipeline(self._pipeline, self.session()).require()
                     data = {name: schema.jsonValue() for name, schema in found.items()}
-                    temporary = temporary_path(path, threading.get_native_id())
-                    write_durably(temporary, json.dumps(data).encode())
-                    temporary.replace(path)
-                fix_tables(self._pipeline, self.session(), self._root)
-                loaded = json.loads(path.read_bytes())
+                    stored = self._store.put_if_absent(SCHEMAS, json.dumps(data).encode())
+                fix_tables(self._pipeline, self.session(), self._store)
                 self._schemas = {
-                    name: StructType.fromJson(schema) for name, schema in loaded.items()
+                    name: StructType.fromJson(schema) for name, schema in json.loads(stored).items()
                 }
             return self._schemas
 
@@ -205,7 +197,7 @@ class SparkUnitHost:
     ) -> SparkUnit | ThreadUnit:
         segment = self._deployment.segment(unit.segment)
         self._watch.start()
-        log = SliceLog(self._root, TellingStore(self._root, self._watch.told))
+        log = SliceLog(self._root, self._store)
         context = UnitContext(
             unit=unit,
             generation=generation,

@@ -8,22 +8,14 @@ With `--keep-input` everything is kept, as results can be checked only against t
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import time
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from holdfast.runtime.log.slicelog import MAX_SKIPS
-from holdfast.runtime.log.store import (
-    LEFTOVER_S,
-    remove_temporaries,
-    sync_folder,
-    temporary_name,
-)
+from holdfast.storage import Storage
+from holdfast.storage.interface import LEFTOVER_S
 
 log = logging.getLogger("holdfast.node")
 
@@ -32,67 +24,61 @@ KEEP_BYTES = 256 * 2**20
 
 
 def put_aside(
-    folder: Path, number: int, rows: Any, *, keep_all: bool, version: int | None = None
-) -> Path:
-    """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest.
+    folder: Storage,
+    number: int,
+    rows: Any,
+    *,
+    keep_all: bool,
+    now: float,
+    version: int | None = None,
+) -> str:
+    """Keep rows as an Arrow IPC stream named by their batch, and forget the oldest; gives its name.
 
-    `version` is that of the batch's skip record, where rows were left out by one.
+    `version` is that of the batch's skip record, where rows were left out by one. `now` is in
+    wall-clock seconds.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / (f"{number:010d}.arrow" if version is None else _name(number, version))
-    temporary = folder / temporary_name()
-    try:
-        with temporary.open("wb") as file:
-            with pa.ipc.new_stream(file, rows.schema) as stream:
-                stream.write_table(rows)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    name = f"{number:010d}.arrow" if version is None else _name(number, version)
+    data = pa.BufferOutputStream()
+    with pa.ipc.new_stream(data, rows.schema) as stream:
+        stream.write_table(rows)
+    folder.replace(name, memoryview(data.getvalue()))
     if not keep_all:
         forget_oldest(folder)
-        remove_temporaries(folder, time.time() - LEFTOVER_S)
-    sync_folder(folder)
-    return path
+        folder.remove_leftovers("", now - LEFTOVER_S)
+    return name
 
 
-def keep_version(folder: Path, number: int, version: int) -> None:
+def keep_version(folder: Storage, number: int, version: int) -> None:
     """Remove what other versions of a batch's skip record than the one that counts put aside.
 
     Also what was put aside for a record that its writer did not live to put.
     """
-    for boundary in folder.iterdir() if folder.is_dir() else ():
+    for boundary in folder.folders(""):
         for other in range(1, MAX_SKIPS + 1):
             if other != version:
-                forget(boundary, number, other)
+                forget(folder.below(boundary), number, other)
 
 
-def forget(folder: Path, number: int, version: int) -> None:
+def forget(folder: Storage, number: int, version: int) -> None:
     """Remove what one version of a batch's skip record put aside in a folder."""
-    (folder / _name(number, version)).unlink(missing_ok=True)
+    folder.delete(_name(number, version))
 
 
 def _name(number: int, version: int) -> str:
     return f"{number:010d}-{version}.arrow"
 
 
-def forget_oldest(folder: Path, *, files: int = KEEP_FILES, size: int = KEEP_BYTES) -> int:
+def forget_oldest(folder: Storage, *, files: int = KEEP_FILES, size: int = KEEP_BYTES) -> int:
     """Remove the oldest files beyond the bounds, never the newest; tells how many."""
-    known = []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name[0].isdigit():
-                # An older generation may be removing the same files.
-                with contextlib.suppress(FileNotFoundError):
-                    known.append((entry.name, entry.stat().st_size))
-    known.sort(reverse=True)
+    found = folder.sizes("").items()
+    known = sorted(((name, size) for name, size in found if name[0].isdigit()), reverse=True)
     total = removed = 0
     for index, (name, length) in enumerate(known):
         total += length
         if index and (index >= files or total > size):
-            (folder / name).unlink(missing_ok=True)
+            folder.delete(name)
             removed += 1
     if removed:
-        log.info("removed the oldest %d files of rows put aside in %s", removed, folder)
+        where = folder.address("")
+        log.info("removed the oldest %d files of rows put aside in %s", removed, where)
     return removed

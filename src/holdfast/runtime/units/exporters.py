@@ -18,7 +18,6 @@ import math
 import os
 import sqlite3
 import sys
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -35,9 +34,10 @@ from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import Batching, next_range, read_range
 from holdfast.runtime.log.slices import read_slice
-from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.storage.identity import new_id
+from holdfast.storage.local import sync_folder
 
 TEMPORARY = ".holdfast-*.tmp"
 """Files of ours in a sink's folder that are not yet what they will be."""
@@ -81,7 +81,7 @@ class ExporterUnit(ThreadUnit):
         batches: list[Any] = []
         for name, shards in read_range(previous, record).items():
             for shard, numbers in enumerate(shards):
-                folder = log.layout.data(name, shard)
+                folder = log.data(name, shard)
                 for number in numbers:
                     item = self._backlog.slice(name, shard, number)
                     batches += read_slice(folder, item, range(KEY_GROUPS))
@@ -104,8 +104,10 @@ class ExporterUnit(ThreadUnit):
 class ParquetDelivery(Delivery):
     """One file per batch that has rows; upserts: the last row of the newest file counts."""
 
-    def __init__(self, folder: Path, life: Life, *, resumed: bool) -> None:
-        self._folder, self._life = folder, life
+    def __init__(
+        self, folder: Path, life: Life, *, resumed: bool, new_id: Callable[[], str] = new_id
+    ) -> None:
+        self._folder, self._life, self._new_id = folder, life, new_id
         take_folder(folder, life, resumed=resumed)
         for path in folder.glob(TEMPORARY):
             path.unlink(missing_ok=True)  # of a generation that was killed
@@ -115,7 +117,7 @@ class ParquetDelivery(Delivery):
         if rows.num_rows == 0:
             yield lambda: None
             return
-        temporary = self._folder / TEMPORARY.replace("*", uuid.uuid4().hex)
+        temporary = self._folder / TEMPORARY.replace("*", self._new_id())
         try:
             with temporary.open("wb") as file:
                 pq.write_table(rows, file)
@@ -243,12 +245,12 @@ def make_delivery(
     make_frame: Callable[[Any], Any],
 ) -> Delivery:
     """The delivery of a sink; relative paths are taken from the run directory."""
-    log, run_dir, name = context.log, context.log.layout.root, context.segment.name
+    log, run_dir, name = context.log, Path(context.log.root), context.segment.name
     life = Life(sink=name, id=log.life(context.name))
     match sink:
         case Parquet(path=path):
             resumed = log.newest_range(context.name) >= 0
-            return ParquetDelivery(run_dir / path, life, resumed=resumed)
+            return ParquetDelivery(run_dir / path, life, resumed=resumed, new_id=context.new_id)
         case Sqlite(path=path, table=table):
             return SqliteDelivery(run_dir / path, table, life, boundary, schema)
         case Console(limit=limit):

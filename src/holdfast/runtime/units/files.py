@@ -29,7 +29,7 @@ from holdfast.deployment.records import RangeRecord, parse_record_name
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files
 from holdfast.rundir.layout import member, unit_folder
-from holdfast.runtime.log.store import RecordStore
+from holdfast.storage import Storage
 
 MAX_CLAIM_FILES = 1000
 """Most files one batch takes, so that its range record stays small."""
@@ -63,7 +63,7 @@ class FileRows:
         source: Files,
         *,
         unit: str,
-        store: RecordStore,
+        store: Storage,
         read: Callable[[list[str]], Any],
         shard: int = 0,
         shards: int = 1,
@@ -197,7 +197,7 @@ class Listing:
 class TakenFiles:
     """The names of taken files, in memory and in records."""
 
-    def __init__(self, store: RecordStore, folder: str) -> None:
+    def __init__(self, store: Storage, folder: str) -> None:
         self._store = store
         self._deltas, self._snapshots = f"{folder}/files", f"{folder}/taken"
         self.names: set[str] = set()

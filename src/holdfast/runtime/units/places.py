@@ -23,7 +23,7 @@ from holdfast.pipeline import Parquet, Pipeline, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE, check_apart
 from holdfast.rundir.paths import own_places
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.store import FileStore
+from holdfast.storage.local import LocalStorage
 
 MARKER = "_holdfast.json"
 """In a directory of Parquet files; readers of such directories leave out names that begin so."""
@@ -92,7 +92,7 @@ def take_folder(folder: Path, life: Life, *, resumed: bool) -> None:
     if _marked(folder) is not None:
         (folder / MARKER).unlink(missing_ok=True)  # of a life that left nothing behind
     mark = json.dumps({"sink": life.sink, "run": life.id}).encode()
-    FileStore(folder).put_if_absent(MARKER, mark)
+    LocalStorage(folder).put_if_absent(MARKER, mark)
     need_folder(folder, life)
 
 
@@ -138,7 +138,7 @@ def take_table(base: sqlite3.Connection, table: str, life: Life) -> None:
 
 
 def _marked(folder: Path) -> str | None:
-    stored = FileStore(folder).get(MARKER)
+    stored = LocalStorage(folder).get(MARKER)
     if stored is None:
         return None
     try:

@@ -9,8 +9,6 @@ which epoch before it reads them, and its shards know only their own.
 
 from __future__ import annotations
 
-import time
-import uuid
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,7 +21,6 @@ from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, due_tick, epoch_due
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.log.store import sync_folder
 from holdfast.runtime.units.aside import put_aside
 from holdfast.runtime.units.files import MAX_EPOCHS, FileRows
 from holdfast.runtime.units.publish import publish
@@ -88,7 +85,7 @@ class SourceUnit(ThreadUnit):
         super().__init__(context)
         self._rows = rows
         self._event_time = event_time
-        self._origin = context.log.put_origin(time.time())
+        self._origin = context.log.put_origin(context.wall.now())
         self._batching = Batching(
             batch_epochs=context.segment.batch_epochs,
             one_epoch_per_batch=context.segment.one_epoch_per_batch,
@@ -98,7 +95,7 @@ class SourceUnit(ThreadUnit):
 
     def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
         last = previous.upto if previous else -1
-        tick = epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
+        tick = epoch_tick(self._origin, self.context.deployment.epoch_s, self.context.wall.now())
         upto = epoch_due(last, tick, self._batching, max_epochs=self._rows.max_epochs)
         if upto is None:
             self.progress.tell(waiting=0)  # what is not due does not wait
@@ -117,7 +114,7 @@ class SourceUnit(ThreadUnit):
 
     def due_s(self) -> float:
         epochs = due_tick(self.progress.report.epoch, self._batching) + 1
-        return self._origin + epochs * self.context.deployment.epoch_s - time.time()
+        return self._origin + epochs * self.context.deployment.epoch_s - self.context.wall.now()
 
     def done(self, record: RangeRecord) -> bool:
         shard = self.context.unit.shard
@@ -159,10 +156,11 @@ def publish_rows(
     """
     if late.num_rows:
         put_aside(
-            context.log.layout.late(context.name),
+            context.log.store.below(context.log.layout.late(context.name)),
             record.number,
             late,
             keep_all=context.trimmer.keep_input,
+            now=context.wall.now(),
         )
     hashes = row_hashes(rows) if rows.num_rows else None
     records = [
@@ -188,11 +186,10 @@ def _write(
 ) -> tuple[SliceFile, ...]:
     if rows.num_rows == 0:
         return ()
-    folder = context.log.layout.data(boundary.name, context.unit.shard)
-    stem = f"{number:010d}-g{context.generation}-{uuid.uuid4().hex[:8]}"
-    path = folder / f"{stem}.arrow"
-    file = write_slice_file(path, rows, key_groups(rows, boundary.key), hashes)
-    sync_folder(folder)
+    folder = context.log.data(boundary.name, context.unit.shard)
+    name = f"{number:010d}-g{context.generation}-{context.new_id()[:8]}.arrow"
+    file = write_slice_file(folder, name, rows, key_groups(rows, boundary.key), hashes)
+    folder.sync("")
     return (file,)
 
 

@@ -7,11 +7,12 @@ thread of the node. The record protocol is the same as for every unit.
 from __future__ import annotations
 
 import threading
-import time
 import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.clock import Clock, SystemClock, WallClock
 from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.deployment.records import RangeRecord
@@ -21,6 +22,7 @@ from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.work import thread_work
+from holdfast.storage.identity import new_id
 
 SOON_S = 0.001
 """The shortest wait: a source's time may be due in less than the clock can tell."""
@@ -39,6 +41,12 @@ class UnitContext:
     crash: Crash
     watch: Watch = field(default_factory=NoWatch)
     """Wakes who waits for records."""
+    wall: Clock = field(default_factory=WallClock)
+    """Decides which epochs are over."""
+    clock: Clock = field(default_factory=SystemClock)
+    """Measures how long things take."""
+    new_id: Callable[[], str] = new_id
+    """Where identities come from."""
 
     @property
     def name(self) -> str:
@@ -84,7 +92,7 @@ class ThreadUnit(ABC):
         return False
 
     def missing(self) -> tuple[str, ...]:
-        """Paths of records without which there is nothing to do; for subclasses."""
+        """Addresses of records without which there is nothing to do; for subclasses."""
         return ()
 
     def due_s(self) -> float:
@@ -143,10 +151,10 @@ class ThreadUnit(ABC):
         return put
 
     def _batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
-        start = time.monotonic()
+        start = self.context.clock.now()
         self.progress.tell(waiting=record.upto - record.after)
         self.run_batch(previous, record)
-        took_ms = 1000 * (time.monotonic() - start)
+        took_ms = 1000 * (self.context.clock.now() - start)
         self.progress.tell(batch=record.number, epoch=record.upto, batch_ms=took_ms, waiting=0)
         if record.number % TRIM_EVERY == TRIM_EVERY - 1:
             self.context.trimmer.trim_unit(self.context.name, record.number)

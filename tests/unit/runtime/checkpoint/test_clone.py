@@ -8,12 +8,15 @@ import pytest
 from holdfast.errors import CorruptLogError
 from holdfast.runtime.checkpoint.clone import (
     clone_checkpoint,
+    generations,
     make_checkpoint,
     newest_generation,
     next_batch,
     tidy,
 )
 from holdfast.runtime.log.crash import Crash
+from holdfast.storage.local import LocalStorage
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +41,8 @@ def checkpoint(path, *, home=None):
 
 
 def clone(source, target):
-    clone_checkpoint(source, target, unit="n#0", crash=Crash())
+    folder = LocalStorage(source.parent)
+    clone_checkpoint(folder, int(source.name), int(target.name), unit="n#0", crash=Crash())
     return target
 
 
@@ -99,11 +103,11 @@ def test_many_killed_generations_leave_nothing(tmp_path):
             continue
         source = newest
         newest = clone(source, tmp_path / f"{generation:06d}")
-        tidy(tmp_path, generation=generation, keep_from=int(source.name) - 1)
+        tidy(LocalStorage(tmp_path), generation=generation, keep_from=int(source.name) - 1)
         assert sorted(path.name for path in tmp_path.iterdir()) == [source.name, newest.name]
     later = tmp_path / f".{31:06d}-{0:032x}.cloning"
     later.mkdir()
-    tidy(tmp_path, generation=30, keep_from=30)
+    tidy(LocalStorage(tmp_path), generation=30, keep_from=30)
     assert sorted(path.name for path in tmp_path.iterdir()) == [later.name, "000030"]
     assert (newest / "state/0/0/3.changelog").stat().st_nlink == 1
 
@@ -117,7 +121,7 @@ def test_a_cloner_that_wakes_up_does_not_finish_what_was_removed(tmp_path, monke
         real(*arguments, **options)
         if not slept:
             slept.append(True)
-            tidy(tmp_path, generation=3, keep_from=0)
+            tidy(LocalStorage(tmp_path), generation=3, keep_from=0)
 
     monkeypatch.setattr(os, "link", sleep_in_the_middle)
     with pytest.raises(FileNotFoundError):
@@ -129,24 +133,23 @@ def test_a_cloner_that_wakes_up_does_not_finish_what_was_removed(tmp_path, monke
     ("commits", "offset", "batch"),
     [((), None, 0), ((4, 5), '{"offset":12}', 6), ((5,), "-", None), ((5,), None, None)],
 )
-def test_the_next_batch_is_read_from_what_was_committed(tmp_path, commits, offset, batch):
+def test_the_next_batch_is_read_from_what_was_committed(commits, offset, batch):
     """Without a commit it is the first; where Spark's files are torn, nobody knows."""
-    for folder in ("commits", "offsets"):
-        (tmp_path / folder).mkdir()
+    store = MemoryStorage()
     for number in commits:
-        (tmp_path / "commits" / str(number)).touch()
+        store.replace(f"commits/{number}", b"")
     if offset is not None:
-        (tmp_path / "offsets" / "5").write_text(f"v1\n{{}}\n{offset}")
-    assert next_batch(tmp_path, rows=2) == batch
-    assert next_batch(tmp_path / "nowhere", rows=2) == 0
+        store.replace("offsets/5", f"v1\n{{}}\n{offset}".encode())
+    assert next_batch(store, rows=2) == batch
+    assert next_batch(store.below("nowhere"), rows=2) == 0
 
 
 @pytest.mark.parametrize("first", [0, 39])
 @pytest.mark.parametrize("rows", [1, 3])
-def test_a_made_checkpoint_goes_on_with_its_batch(tmp_path, rows, first):
+def test_a_made_checkpoint_goes_on_with_its_batch(rows, first):
     """It is read back as one that has committed the batch before; nothing else is left."""
-    target = tmp_path / "unit" / "000002"
-    make_checkpoint(target, next_batch=first, rows=rows)
-    assert next_batch(target, rows) == first
-    assert newest_generation(target.parent, 3) == 2
-    assert [path.name for path in target.parent.iterdir()] == ["000002"]
+    store = MemoryStorage()
+    make_checkpoint(store, 2, next_batch=first, rows=rows)
+    assert next_batch(store.below("000002"), rows) == first
+    assert generations(store) == [2]
+    assert newest_generation(generations(store), 3) == 2

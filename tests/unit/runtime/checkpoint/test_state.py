@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from holdfast.runtime.checkpoint.state import StateFiles
+from holdfast.storage.local import LocalStorage
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +27,7 @@ def test_state_files_are_what_a_restore_reads(tmp_path):
     (store / "1_abc.changelog").write_bytes(b"x" * 30)
     (store / ".1_abc.changelog.crc").write_bytes(b"x")
     (store / "1_abc.changelog.crc").write_bytes(b"x")
-    files = StateFiles(tmp_path)
+    files = StateFiles(LocalStorage(tmp_path))
     files.scan()
     (store / "1_abc.changelog").unlink()
     (store / "2_abc.changelog").write_bytes(b"x" * 20)
@@ -43,7 +44,7 @@ def test_every_store_counts_with_its_newest_snapshot(tmp_path):
     write_snapshot(left, 2, 1000, 1)
     write_snapshot(right, 3, 100, 2)
     write_snapshot(left, 4, 2000, 3)
-    files = StateFiles(tmp_path)
+    files = StateFiles(LocalStorage(tmp_path))
     files.scan()
     assert [one.version for one in files.snapshots()] == [3, 4]
     assert [one.keys for one in files.snapshots()] == [3, 5]
@@ -54,7 +55,7 @@ def test_a_torn_snapshot_is_left_for_later(tmp_path):
     store = tmp_path / "state" / "0" / "0"
     store.mkdir(parents=True)
     (store / "2_abc.zip").write_bytes(b"PK")
-    files = StateFiles(tmp_path)
+    files = StateFiles(LocalStorage(tmp_path))
     files.scan()
     assert files.snapshots() == []
     write_snapshot(store, 2, 7, 1)

@@ -11,7 +11,7 @@ from holdfast.rundir.layout import member
 from holdfast.runtime.log.backlog import Backlog
 from holdfast.runtime.log.protocol import MAX_BATCH_EPOCHS, Batching, next_range
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.store import MemoryStore
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -176,7 +176,7 @@ def test_a_batch_interval_longer_than_the_look_ahead_is_taken():
     assert found.upto == 2 * MAX_BATCH_EPOCHS - 1
 
 
-class CountingStore(MemoryStore):
+class CountingStore(MemoryStorage):
     """Records in memory that count how often they are read or looked for."""
 
     def __init__(self) -> None:
@@ -225,7 +225,7 @@ def test_catching_up_reads_every_record_once():
     assert batches <= HOUR // MAX_BATCH_EPOCHS + 8
     # The looks that found nothing come on top.
     assert store.reads <= 2 * HOUR + 2 * batches
-    assert backlog.missing == (f"/none/log/b/0/slices/t0-{HOUR:010d}",)
+    assert backlog.missing == (store.address(f"log/b/0/slices/t0-{HOUR:010d}"),)
 
 
 def test_who_waits_is_told_for_what(tmp_path):

@@ -26,8 +26,8 @@ from holdfast.deployment.records import (
 )
 from holdfast.runtime.log.protocol import Batching, next_range, read_range, roundest
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
-from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -88,7 +88,7 @@ class Generation:
         return max(self.states, default=-1)
 
 
-class SleepyStore(MemoryStore):
+class SleepyStore(MemoryStorage):
     """A store whose next writer falls asleep just before its put, while the world goes on."""
 
     def __init__(self) -> None:

@@ -29,8 +29,8 @@ from holdfast.runtime.log.slicelog import (
     SupersededError,
 )
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -47,8 +47,9 @@ DEPLOYMENT = Deployment(
 
 
 def publish(log, number, *, value=1):
-    path = log.layout.data("a", 0) / f"{number:010d}-g0-{value}.arrow"
-    file = write_slice_file(path, pa.table({"v": [value]}), np.array([0]), np.array([hash(value)]))
+    name, rows = f"{number:010d}-g0-{value}.arrow", pa.table({"v": [value]})
+    hashes = np.array([hash(value)])
+    file = write_slice_file(log.data("a", 0), name, rows, np.array([0]), hashes)
     record = SliceRecord(
         boundary="a", shard=0, number=number, after=number - 1, upto=number, files=(file,)
     )
@@ -168,8 +169,7 @@ def test_trimming_waits_for_the_slowest_consumer(tmp_path):
     assert removed == oldest
     assert log.slice("a", 0, oldest - 1) is None
     assert log.slice("a", 0, oldest) is not None
-    files = sorted(path.name for path in log.layout.data("a", 0).iterdir())
-    assert len(files) == 40 - oldest
+    assert len(log.data("a", 0).names("")) == 40 - oldest
 
 
 def test_kept_input_is_never_trimmed(tmp_path):
@@ -200,7 +200,7 @@ def test_a_trimmed_number_cannot_be_put_again(tmp_path):
     assert log.newest_range("x#0") == 39
 
 
-class SleepyStore(MemoryStore):
+class SleepyStore(MemoryStorage):
     """Its next writer falls asleep just before the put, while something else happens."""
 
     meanwhile = None

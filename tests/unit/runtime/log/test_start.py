@@ -16,7 +16,7 @@ from holdfast.runtime.log.start import (
     thread_start,
     upstream_to_reset,
 )
-from holdfast.runtime.log.store import MemoryStore
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -46,7 +46,7 @@ B, C, OUT, LATE = (UnitId(segment=name, shard=0) for name in ("b", "c", "out", "
 @pytest.fixture
 def log():
     """Forty epochs went through, one a batch; nothing is trimmed."""
-    made = SliceLog("/none", MemoryStore())
+    made = SliceLog("/none", MemoryStorage())
     for number in range(40):
         for name, shards in (("a", 2), ("b", 1), ("c", 1)):
             for shard in range(shards):
@@ -177,7 +177,7 @@ def test_the_first_whole_epoch_is_a_common_end(log, floors, epoch):
 
 def test_shards_that_never_meet_have_no_whole_epoch():
     """Ends at odd epochs in one shard and at even ones in the other."""
-    log = SliceLog("/none", MemoryStore())
+    log = SliceLog("/none", MemoryStorage())
     for shard, start in ((0, 0), (1, 1)):
         for number in range(5):
             after = start + 2 * number

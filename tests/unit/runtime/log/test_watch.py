@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.log.store import FileStore
 from holdfast.runtime.log.watch import (
     MAX_LOOKS,
     NodeWatch,
     NoWatch,
     RemoteWatch,
-    TellingStore,
     _Waiter,
 )
+from holdfast.storage.local import LocalStorage
 
 pytestmark = pytest.mark.unit
 
@@ -98,8 +97,8 @@ def test_what_is_put_on_the_node_is_told(make_watch, tmp_path, how):
     watch = make_watch(poll_s=NEVER_S)
     waiting = how(watch, tmp_path / "folder" / "record")
     watched(watch, tmp_path / "folder" / "record")
-    TellingStore(tmp_path, watch.told).put_if_absent("folder/record", b"x")
-    assert FileStore(tmp_path).get("folder/record") == b"x"
+    LocalStorage(tmp_path, told=watch.told).put_if_absent("folder/record", b"x")
+    assert LocalStorage(tmp_path).get("folder/record") == b"x"
     assert waiting.result() is True
 
 

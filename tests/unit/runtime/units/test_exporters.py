@@ -52,8 +52,7 @@ def publish(run, *batches):
             continue
         table = pa.Table.from_pylist([{"key": k, "value": v} for k, v in rows], schema=SCHEMA)
         zeros = np.zeros(len(rows), dtype=np.int64)
-        path = log.layout.data("a", 0) / f"{number:010d}.arrow"
-        file = write_slice_file(path, table, zeros, zeros)
+        file = write_slice_file(log.data("a", 0), f"{number:010d}.arrow", table, zeros, zeros)
         log.put_slice(
             SliceRecord(
                 boundary="a", shard=0, number=number, after=number - 1, upto=number, files=(file,)

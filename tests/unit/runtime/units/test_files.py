@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from holdfast.deployment.records import RangeRecord, decode, encode
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files
-from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.units import files as module
 from holdfast.runtime.units.files import SNAPSHOT_EVERY, FileRows
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -74,7 +74,7 @@ def test_files_are_taken_once_in_order_of_time_and_name(folder):
     for name, at in (("b", 5), ("a", 9), ("c", 5), (".hidden", 1), ("_SUCCESS", 1), ("d.tmp", 1)):
         put(folder, name, at)
     (folder / "inner").mkdir()
-    reader = Reader(folder, MemoryStore())
+    reader = Reader(folder, MemoryStorage())
     assert reader.batch() == ["b", "c", "a"]
     assert reader.batch() == []
     put(folder, "d", 1)
@@ -87,7 +87,7 @@ def test_a_claim_is_bounded_by_files_and_bytes(folder, monkeypatch):
     monkeypatch.setattr(module, "MAX_CLAIM_BYTES", 10)
     for index, size in enumerate((50, 4, 4, 4, 1, 1, 1, 1)):
         put(folder, f"f{index}", index, size)
-    reader = Reader(folder, MemoryStore())
+    reader = Reader(folder, MemoryStorage())
     taken = [reader.batch() for _ in range(5)]
     assert taken == [["f0"], ["f1", "f2"], ["f3", "f4", "f5"], ["f6", "f7"], []]
 
@@ -98,17 +98,17 @@ def test_compressed_files_count_for_what_they_become(folder, monkeypatch):
     for index in range(4):
         put(folder, f"f{index}", index, 2)
     source = Files(str(folder), format="parquet", schema="n bigint")
-    rows = FileRows(source, unit="in#0", store=MemoryStore(), read=list)
+    rows = FileRows(source, unit="in#0", store=MemoryStorage(), read=list)
     record = rows.claim(RangeRecord(unit="in#0", number=0, after=-1, upto=0))
     assert len(record.source["files"]) == 1
-    assert len(Reader(folder, MemoryStore()).batch()) == 4
+    assert len(Reader(folder, MemoryStorage()).batch()) == 4
 
 
 def test_files_per_epoch_spreads_a_claim_over_its_epochs(folder):
     """No epoch gets more than its share."""
     for index in range(5):
         put(folder, f"f{index}", index)
-    reader = Reader(folder, MemoryStore(), source={"files_per_epoch": 1})
+    reader = Reader(folder, MemoryStorage(), source={"files_per_epoch": 1})
     record = reader.propose(epochs=3)
     assert [epoch for epoch, _ in record.source["files"]] == [0, 1, 2]
 
@@ -119,7 +119,7 @@ def test_an_unchanged_directory_is_not_read_again(folder, monkeypatch):
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: reads.append(path) or scandir(path))
     put(folder, "a")
-    reader = Reader(folder, MemoryStore())
+    reader = Reader(folder, MemoryStorage())
     assert reader.batch() == ["a"]
     assert reader.batch() == []
     assert len(reads) == 1
@@ -133,7 +133,7 @@ def test_an_unchanged_directory_is_not_read_again(folder, monkeypatch):
 
 def test_a_lost_claim_is_claimed_again(folder):
     """What another generation's range does not take still waits."""
-    store, ranges = MemoryStore(), {}
+    store, ranges = MemoryStorage(), {}
     put(folder, "a", 1)
     old, new = Reader(folder, store, ranges=ranges), Reader(folder, store, ranges=ranges)
     mine = old.propose()
@@ -148,7 +148,7 @@ def test_a_file_removed_before_it_was_taken_is_no_input(folder):
     """It is not claimed, and does not keep others from being."""
     put(folder, "a", 1)
     put(folder, "b", 2)
-    reader = Reader(folder, MemoryStore())
+    reader = Reader(folder, MemoryStorage())
     reader.propose()
     (folder / "a").unlink()
     assert reader.batch() == ["b"]
@@ -157,7 +157,7 @@ def test_a_file_removed_before_it_was_taken_is_no_input(folder):
 def test_a_file_removed_after_it_was_taken_is_asked_for(folder):
     """A range once recorded is never read otherwise."""
     put(folder, "a", 1)
-    reader = Reader(folder, MemoryStore())
+    reader = Reader(folder, MemoryStorage())
     record = reader.propose()
     (folder / "a").unlink()
     with pytest.raises(BadInputError, match="a: is gone before it was read; put it back"):
@@ -168,7 +168,7 @@ def test_a_file_removed_after_it_was_taken_is_asked_for(folder):
 
 def test_records_grow_with_the_files_that_are_there(folder):
     """Thousands of files that come and go leave two small folders of records."""
-    store = MemoryStore()
+    store = MemoryStorage()
     reader = Reader(folder, store)
     put(folder, "stays", 0)
     for index in range(3 * SNAPSHOT_EVERY):
@@ -185,7 +185,7 @@ def test_records_grow_with_the_files_that_are_there(folder):
 def test_a_missing_directory_is_one_line_with_its_full_path(tmp_path, monkeypatch):
     """Relative paths are taken from where the node works."""
     monkeypatch.chdir(tmp_path)
-    reader = Reader(Path("nowhere"), MemoryStore())
+    reader = Reader(Path("nowhere"), MemoryStorage())
     with pytest.raises(BadInputError) as found:
         reader.propose()
     assert str(found.value).startswith(f"{tmp_path}/nowhere: no such directory; a relative path")
@@ -195,7 +195,7 @@ def test_shards_share_the_files_out(folder):
     """Every file belongs to exactly one shard."""
     for index in range(40):
         put(folder, f"f{index}")
-    found = [Reader(folder, MemoryStore(), shard=shard, shards=3).batch() for shard in range(3)]
+    found = [Reader(folder, MemoryStorage(), shard=shard, shards=3).batch() for shard in range(3)]
     assert sorted(name for part in found for name in part) == sorted(os.listdir(folder))  # noqa: PTH208
     assert all(found)
 
@@ -206,7 +206,7 @@ class Takeovers(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         self.folder = Path(tempfile.mkdtemp())
-        self.store, self.ranges = MemoryStore(), {}
+        self.store, self.ranges = MemoryStorage(), {}
         self.made, self.taken = set(), []
         self.readers = []
         self.take_over()

@@ -8,17 +8,20 @@ import time
 import pyarrow as pa
 import pytest
 
+from holdfast.clock import ManualClock
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.pipeline import Rate
+from holdfast.rundir.layout import unit_folder
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.store import LEFTOVER_S, temporary_name
 from holdfast.runtime.log.trim import Trimmer, remove_stop_marks
 from holdfast.runtime.units.aside import put_aside
 from holdfast.runtime.units.exporters import TEMPORARY, ExporterUnit, ParquetDelivery
 from holdfast.runtime.units.places import Life
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.storage.interface import LEFTOVER_S
+from holdfast.storage.local import LocalStorage, temporary_name
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +42,7 @@ WRITTEN = {"ranges", "slices", "floors", "generations", "a#0", "x#0", SKIPS}
 SCHEMA = Rate(rows_per_second=4).table(0, epoch_s=EPOCH_S, shard=0, shards=1).schema
 
 
-def context(root, name, generation):
+def context(root, name, generation, wall):
     log = SliceLog(root)
     log.claim(f"{name}#0", generation)
     return UnitContext(
@@ -48,20 +51,21 @@ def context(root, name, generation):
         segment=DEPLOYMENT.segment(name),
         deployment=DEPLOYMENT,
         log=log,
-        trimmer=Trimmer(log=log, deployment=DEPLOYMENT, clock=time.time),
+        trimmer=Trimmer(log=log, deployment=DEPLOYMENT, clock=wall.now),
         crash=Crash(),
+        wall=wall,
     )
 
 
-def source(root, generation):
+def source(root, generation, wall):
     rows = GeneratedRows(source=Rate(rows_per_second=4), epoch_s=EPOCH_S, shard=0, shards=1)
-    return SourceUnit(context(root, "a", generation), rows, event_time=None)
+    return SourceUnit(context(root, "a", generation, wall), rows, event_time=None)
 
 
-def exporter(root, generation):
+def exporter(root, generation, wall):
     life = Life(sink="x", id=SliceLog(root).life("x#0"))
     delivery = ParquetDelivery(root / "out", life, resumed=generation > 1)
-    return ExporterUnit(context(root, "x", generation), delivery, SCHEMA)
+    return ExporterUnit(context(root, "x", generation, wall), delivery, SCHEMA)
 
 
 def run_batch(unit):
@@ -86,23 +90,22 @@ def litter(root, generation, now):
     (data / f"{following:010d}-g{generation}-p0-dead.arrow").write_bytes(b"never published")
 
 
-def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path, monkeypatch):
+def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
     """Claims, stop marks, temporaries and unpublished slices of dead generations all go."""
-    clock = [time.time()]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
-    SliceLog(tmp_path).layout.unit_path("a#0").joinpath("skips", SKIPS).mkdir(parents=True)
+    wall = ManualClock(time.time())
+    (tmp_path / unit_folder("a#0") / "skips" / SKIPS).mkdir(parents=True)
     counts = []
     for generation in range(1, 41):
-        units = source(tmp_path, generation), exporter(tmp_path, generation)
+        units = source(tmp_path, generation, wall), exporter(tmp_path, generation, wall)
         for _ in range(5):
-            clock[0] += EPOCH_S
+            wall.advance(EPOCH_S)
             for unit in units:
                 run_batch(unit)
         for unit in units:
             remove_stop_marks(unit.context.log, unit.context.name, generation)
         found = [path for path in tmp_path.rglob("*") if path.is_file()]
         counts.append(len([path for path in found if not path.name.startswith("part-")]))
-        litter(tmp_path, generation, clock[0])
+        litter(tmp_path, generation, wall.now())
     # Two trims are 16 batches apart, so the counts go up and down with a period of 16 generations.
     assert SliceLog(tmp_path).newest_range("x#0") == 40 * 5 - 1
     assert max(counts[24:]) <= max(counts[8:24])
@@ -115,7 +118,7 @@ def test_rows_put_aside_leave_no_temporaries(tmp_path):
     os.utime(left, (0, 0))
     fresh = tmp_path / temporary_name()
     fresh.touch()
-    put_aside(tmp_path, 3, pa.table({"n": [1]}), keep_all=False)
+    put_aside(LocalStorage(tmp_path), 3, pa.table({"n": [1]}), keep_all=False, now=time.time())
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [fresh.name, "0000000003.arrow"]
     )

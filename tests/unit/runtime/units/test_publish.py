@@ -12,8 +12,8 @@ from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
 from holdfast.errors import CheckFailedError
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.store import MemoryStore
 from holdfast.runtime.units.publish import publish
+from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +34,7 @@ class Writer:
     dies_before: int | None
 
 
-class Fateful(MemoryStore):
+class Fateful(MemoryStorage):
     """Calls back before every put of a slice."""
 
     def __init__(self):

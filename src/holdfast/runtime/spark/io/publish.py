@@ -9,10 +9,8 @@ it, in tasks as in the driver.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,11 @@ from pyspark.sql.types import ArrayType, MapType, StructType
 
 from holdfast.deployment import KEY_GROUPS, Boundary
 from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
-from holdfast.rundir.layout import Layout
 from holdfast.runtime.checkpoint.clone import batch_number
+from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice, write_slice_file
-from holdfast.runtime.log.store import sync_folder
+from holdfast.storage import open_storage
+from holdfast.storage.identity import new_id
 
 _HASH = "_hf_hash"
 _MESSAGE = "message"
@@ -50,7 +49,7 @@ def writing(
     frame: DataFrame,
     boundaries: tuple[Boundary, ...],
     *,
-    layout: Layout,
+    log: SliceLog,
     shard: int,
     generation: int,
     number: Callable[[], int],
@@ -66,13 +65,13 @@ def writing(
     ]
     hashed = F.xxhash64(*[hashable(frame, name) for name in frame.columns]).alias(_HASH)
     columns = [F.col(f"`{name}`") for name in frame.columns]
-    folders = [str(layout.data(boundary.name, shard)) for boundary in boundaries]
+    folders = [log.data(boundary.name, shard).address("") for boundary in boundaries]
     write = _task(folders, group_columns, generation, number)
     return frame.select(*columns, *groups, hashed).mapInArrow(write, f"{_MESSAGE} string")
 
 
 def collect_files(
-    frame: DataFrame, boundaries: tuple[Boundary, ...], *, layout: Layout, shard: int
+    frame: DataFrame, boundaries: tuple[Boundary, ...], *, log: SliceLog, shard: int
 ) -> Written:
     """Run what `writing` has made, and see that its files are there to stay."""
     told = [json.loads(row[_MESSAGE]) for row in frame.collect()]
@@ -84,7 +83,7 @@ def collect_files(
                 files[boundary.name].append(_slice_file(item))
     for boundary in boundaries:
         if files[boundary.name]:
-            sync_folder(layout.data(boundary.name, shard))
+            log.data(boundary.name, shard).sync("")
     return Written(files={name: tuple(items) for name, items in files.items()})
 
 
@@ -92,7 +91,7 @@ def write_files(
     frame: DataFrame,
     boundaries: tuple[Boundary, ...],
     *,
-    layout: Layout,
+    log: SliceLog,
     shard: int,
     number: int,
     generation: int,
@@ -101,23 +100,26 @@ def write_files(
     made = writing(
         frame,
         boundaries,
-        layout=layout,
+        log=log,
         shard=shard,
         generation=generation,
         number=lambda: number,
     )
-    return collect_files(made, boundaries, layout=layout, shard=shard)
+    return collect_files(made, boundaries, log=log, shard=shard)
 
 
-def number_in_task(checkpoint: Path, rows: int) -> int:
-    """The number of the batch that this task belongs to; `rows` stand for one in the clock."""
+def number_in_task(checkpoint: str, rows: int) -> int:
+    """The number of the batch that this task belongs to; `rows` stand for one in the clock.
+
+    A storage does not travel to tasks, its address does.
+    """
     from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
 
     context = TaskContext.get()
     told = context.getLocalProperty(_SPARK_BATCH) if context else None
     if told is None:
         raise AssertionError("Spark no longer tells tasks the id of their batch")
-    return batch_number(checkpoint, int(told), rows)
+    return batch_number(open_storage(checkpoint), int(told), rows)
 
 
 def relaid(
@@ -126,7 +128,7 @@ def relaid(
     boundaries: tuple[Boundary, ...],
     *,
     schema: StructType,
-    layout: Layout,
+    log: SliceLog,
     generation: int,
 ) -> list[SliceRecord]:
     """The rows published on the first boundary, laid out for the others: their slice records."""
@@ -134,7 +136,7 @@ def relaid(
     if not others:
         return []
     files: dict[str, tuple[SliceFile, ...]] = {}
-    batches = list(read_slice(layout.data(first.name, stored.shard), stored, range(KEY_GROUPS)))
+    batches = list(read_slice(log.data(first.name, stored.shard), stored, range(KEY_GROUPS)))
     if batches:
         # Through Spark, as its hashes are what the digests of all other runs are made of.
         nullable = schema._as_nullable()  # noqa: SLF001 - as boundaries are read
@@ -142,7 +144,7 @@ def relaid(
         files = write_files(
             rows,
             tuple(others),
-            layout=layout,
+            log=log,
             shard=stored.shard,
             number=stored.number,
             generation=generation,
@@ -198,7 +200,8 @@ def _task(
             message["files"] = [
                 asdict(
                     write_slice_file(
-                        Path(folder) / f"{stem}-p{task}-{uuid.uuid4().hex[:8]}.arrow",
+                        open_storage(folder),
+                        f"{stem}-p{task}-{new_id()[:8]}.arrow",
                         rows,
                         table.column(column).to_numpy(),
                         hashes,

@@ -129,7 +129,7 @@ class LogReader:
 
     def _rows(self, item: InputSpec, slices: list[SliceRecord], groups: range) -> Iterator[Any]:
         for record in slices:
-            folder = self.log.layout.data(item.boundary, record.shard)
+            folder = self.log.data(item.boundary, record.shard)
             yield from read_slice(folder, record, groups)
 
     def _await(self, number: int) -> RangeRecord | None:
@@ -146,7 +146,7 @@ class LogReader:
                 for old in [known for known in self._ranges if known < number - 1]:
                     del self._ranges[old]
                 return record
-            if self._stop.exists():
+            if self.log.store.exists(self._stop):
                 return None
             if os.getppid() != parent:
                 raise StoppedError("the node is gone")
@@ -161,7 +161,7 @@ class LogReader:
     def _wanted(self) -> tuple[str, ...]:
         """What a waiting task is to be woken by: input, the order to stop, or its successor."""
         successor = self.log.claim_path(self.spec.unit, self.spec.generation + 1)
-        return (*self._backlog.missing, str(self._stop), successor)
+        return (*self._backlog.missing, self.log.store.address(self._stop), successor)
 
     def _propose(self, number: int) -> RangeRecord | None:
         spec, previous = self.spec, self._need(number - 1)

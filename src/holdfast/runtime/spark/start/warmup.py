@@ -64,7 +64,7 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
         write_files(
             batch,
             (Boundary(operator="out", key=("word",)),),
-            layout=log.layout,
+            log=log,
             shard=0,
             number=number,
             generation=0,
@@ -79,11 +79,11 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
     try:
         deadline = time.monotonic() + TIMEOUT_S
         while query.isActive and time.monotonic() < deadline:
-            if (root / "checkpoint" / "commits" / str(BATCHES - 1)).exists():
+            if log.store.exists(f"checkpoint/commits/{BATCHES - 1}"):
                 break
             time.sleep(0.02)
     finally:
-        log.layout.stop_marker(spec.unit, spec.generation).touch()
+        log.store.put_if_absent(log.layout.stop_marker(spec.unit, spec.generation), b"")
         query.stop()
 
 
@@ -95,8 +95,8 @@ def _publish(log: SliceLog, number: int) -> None:
             "n": [1, 2],
         }
     )
-    path = log.layout.data("in", 0) / f"{number:010d}.arrow"
-    file = write_slice_file(path, rows, np.array([0, 1]), np.array([1, 2]))
+    name = f"{number:010d}.arrow"
+    file = write_slice_file(log.data("in", 0), name, rows, np.array([0, 1]), np.array([1, 2]))
     record = SliceRecord(
         boundary="in",
         shard=0,

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, cast
@@ -64,7 +63,7 @@ class NativeSourceUnit(SparkUnit):
         super()._prepare()
         self._turn = threading.Lock()
         """Held by whoever decides and publishes a batch: Spark's thread or the idle clock."""
-        self._origin = self.context.log.put_origin(time.time())
+        self._origin = self.context.log.put_origin(self.context.wall.now())
         self._batching = Batching(
             batch_epochs=self.context.segment.batch_epochs,
             one_epoch_per_batch=self.context.segment.one_epoch_per_batch,
@@ -92,6 +91,7 @@ class NativeSourceUnit(SparkUnit):
             unit=context.name,
             end=known.offset,
             start=known.start,
+            now=context.wall.now(),
         )
         if aligned == "past" and next_step(newest, published=self._is_published(), read=None) == (
             "wait"
@@ -113,7 +113,7 @@ class NativeSourceUnit(SparkUnit):
             query = self._query = (
                 frame.writeStream.foreachBatch(self._batch)
                 .trigger(processingTime=f"{max(1, round(interval * 1000))} milliseconds")
-                .option("checkpointLocation", str(self._checkpoint(self.context.generation)))
+                .option("checkpointLocation", self._checkpoint(self.context.generation).address(""))
                 .start()
             )
         self.progress.tell(state="running")
@@ -139,7 +139,7 @@ class NativeSourceUnit(SparkUnit):
 
     def _copy(self, frame: DataFrame, spark_batch: int) -> None:
         """See that the rows of one of Spark's batches are in the log, once."""
-        context, began = self.context, time.monotonic()
+        context, began = self.context, self.context.clock.now()
         checkpoint = self._checkpoint(context.generation)
         read = Read(
             start=source_offset(checkpoint, spark_batch - 1) if spark_batch > 0 else None,
@@ -158,7 +158,7 @@ class NativeSourceUnit(SparkUnit):
                         f"{read.start}"
                     )
             number = Position.after(self._newest).batch
-        self.progress.tell(batch_ms=1000 * (time.monotonic() - began))
+        self.progress.tell(batch_ms=1000 * (context.clock.now() - began))
         context.crash.at("before-commit", context.name, number)
 
     def _step(self, read: Read | None, rows: Any) -> str:
@@ -210,7 +210,8 @@ class NativeSourceUnit(SparkUnit):
 
     def _idle_clock(self, query: StreamingQuery) -> None:
         """Publish empty slices while Spark has nothing to give."""
-        checked = time.monotonic()
+        clock = self.context.clock
+        checked = clock.now()
         while query.isActive and not self._stopping.is_set():
             worked = False
             if self._turn.acquire(blocking=False):
@@ -220,9 +221,9 @@ class NativeSourceUnit(SparkUnit):
                     self._turn.release()
             if worked:
                 continue  # after a pause there may be many epochs, each in a batch of its own
-            if time.monotonic() - checked > CHECK_S:
+            if clock.now() - checked > CHECK_S:
                 self.context.log.check_current(self.context.name, self.context.generation)
-                checked = time.monotonic()
+                checked = clock.now()
             self._stopping.wait(IDLE_POLL_S)
 
     def _idle(self) -> bool:
@@ -285,7 +286,8 @@ class NativeSourceUnit(SparkUnit):
         return self.progress.report.waiting
 
     def _tick(self) -> int:
-        return epoch_tick(self._origin, self.context.deployment.epoch_s, time.time())
+        context = self.context
+        return epoch_tick(self._origin, context.deployment.epoch_s, context.wall.now())
 
 
 def _load(session: SparkSession, source: SparkSource) -> DataFrame:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +21,10 @@ import pyarrow.compute as pc
 from holdfast.deployment import Segment
 from holdfast.deployment.records import SliceFile, SliceRecord
 from holdfast.pipeline import Pipeline
-from holdfast.rundir.layout import Layout
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slices import read_slice_file
 from holdfast.runtime.spark.frames.compile import OperatorError
+from holdfast.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +38,13 @@ class Promise:
     reader: str
     """The first operator behind it that would drop what is late."""
 
-    def check(self, layout: Layout, before: SliceRecord, files: Iterable[SliceFile]) -> None:
+    def check(self, log: SliceLog, before: SliceRecord, files: Iterable[SliceFile]) -> None:
         """Raise if new rows are older than the slice before them has promised."""
         promised_us = before.watermark_us
         if promised_us is None:
             return
-        folder = layout.data(before.boundary, before.shard)
-        oldest = oldest_us([folder / file.name for file in files], self.column)
+        folder = log.store.below(log.layout.data(before.boundary, before.shard))
+        oldest = oldest_us(folder, files, self.column)
         if oldest is None or oldest >= promised_us:
             return
         raise OperatorError(
@@ -63,14 +64,13 @@ def promise_of(pipeline: Pipeline, segment: Segment, column: str | None) -> Prom
     return Promise(operator=keeping[-1], column=column, reader=reader)
 
 
-def oldest_us(files: Iterable[Path], column: str) -> int | None:
+def oldest_us(folder: Storage, files: Iterable[SliceFile], column: str) -> int | None:
     """The oldest time in a timestamp column of slice files, microseconds; None without any."""
     found = []
-    for path in files:
-        with pa.memory_map(str(path)) as source:
-            table = pa.ipc.open_stream(source).read_all()
-        times = table.column(column).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        found.append(pc.min(times).as_py())
+    for file in files:
+        for batch in read_slice_file(folder, file, file.parts):
+            times = batch.column(column).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+            found.append(pc.min(times).as_py())
     return min((value for value in found if value is not None), default=None)
 
 

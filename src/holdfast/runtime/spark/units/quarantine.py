@@ -166,16 +166,17 @@ def put_skip(context: UnitContext, record: SkipRecord, tables: Mapping[str, Any]
 
     If another generation has put this version, its rows are kept instead of ours.
     """
-    dead = context.log.layout.dead(context.name)
+    dead = context.log.store.below(context.log.layout.dead(context.name))
 
     def keep(skip: SkipRecord) -> None:
         for boundary, at in skip.rows.items():
             rows = tables[boundary].take(pa.array(at))
             put_aside(
-                dead / word(boundary),
+                dead.below(word(boundary)),
                 skip.number,
                 rows,
                 keep_all=context.trimmer.keep_input,
+                now=context.wall.now(),
                 version=skip.version,
             )
 
@@ -186,7 +187,7 @@ def put_skip(context: UnitContext, record: SkipRecord, tables: Mapping[str, Any]
     if stored.rows != record.rows:
         keep(stored)
         for boundary in set(record.rows) - set(stored.rows):
-            forget(dead / word(boundary), record.number, record.version)
+            forget(dead.below(word(boundary)), record.number, record.version)
 
 
 def blame(pipeline: Pipeline, segment: Segment, error: BaseException) -> str | None:
@@ -227,7 +228,7 @@ def _inputs(
     for item in spec.inputs:
         batches: list[Any] = []
         for shard, numbers in enumerate(taken[item.boundary]):
-            folder = context.log.layout.data(item.boundary, shard)
+            folder = context.log.data(item.boundary, shard)
             for number in numbers:
                 found = context.log.need_slice(item.boundary, shard, number)
                 batches += read_slice(folder, found, range(*spec.groups))

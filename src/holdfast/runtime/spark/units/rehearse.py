@@ -3,21 +3,18 @@
 Most of what a takeover waits for is done only once per process: Spark analyses the segment's
 functions, compiles the code of its stages, starts Python workers and lets them import the user's
 modules. So a spare runs every segment, as the very unit it may have to be, for a few batches in a
-directory that is removed afterwards. It reads links to the newest slices where there are any, else
+directory that is removed afterwards. It reads copies of the newest slices where there are any, else
 empty ones; what it publishes nobody reads.
 
-Links keep files on disk after they were trimmed. So the directory lies in the node's own scratch
-directory, which its launcher removes when the node has ended, however it ended.
+The directory lies in the node's own scratch directory, which its launcher removes when the node has
+ended, however it ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import shutil
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +26,8 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.storage import open_storage
+from holdfast.storage.identity import new_id
 
 log = logging.getLogger("holdfast.spark")
 
@@ -46,7 +45,8 @@ def rehearse(
     segment: Segment, deployment: Deployment, real: SliceLog, folder: Path, make: MakeUnit
 ) -> bool:
     """Run a segment for a few batches; whether rows got through. A failure is told, not raised."""
-    scratch = SliceLog(folder / uuid.uuid4().hex)
+    home, place = open_storage(folder), new_id()
+    scratch = SliceLog(folder / place)
     # One batch per epoch, so that as many batches run as there are slices.
     segment = replace(segment, batch_epochs=1, one_epoch_per_batch=True)
     try:
@@ -66,7 +66,7 @@ def rehearse(
         )
         return _run(make(context)) and rows > 0
     finally:
-        shutil.rmtree(scratch.layout.root, ignore_errors=True)
+        home.remove_folder(place, aside=f".{place}")
 
 
 def _run(unit: SparkUnit) -> bool:
@@ -94,17 +94,12 @@ def _lay_out(real: SliceLog, scratch: SliceLog, boundary: str, shard: int) -> in
     if sample is not None and sample.rows > MAX_ROWS:
         sample = None
     files = sample.files if sample else ()
-    folder = scratch.layout.data(boundary, shard)
-    folder.mkdir(parents=True, exist_ok=True)
     for file in files:
-        source = real.layout.data(boundary, shard) / file.name
-        try:
-            os.link(source, folder / file.name)
-        except FileNotFoundError:  # trimmed meanwhile
+        data = real.data(boundary, shard).read(file.name)
+        if data is None:  # trimmed meanwhile
             files = ()
             break
-        except OSError:
-            shutil.copyfile(source, folder / file.name)
+        scratch.data(boundary, shard).put_data(file.name, (data,))
     for number in range(BATCHES):
         record = SliceRecord(
             boundary=boundary,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import traceback
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,9 +17,11 @@ from holdfast.deployment import key_group_range
 from holdfast.deployment.records import RangeRecord, SkipRecord, SliceRecord
 from holdfast.errors import HoldfastError
 from holdfast.pipeline import Pipeline
+from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.clone import (
     batch_number,
     clone_checkpoint,
+    generations,
     make_checkpoint,
     newest_generation,
     next_batch,
@@ -52,6 +52,7 @@ from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.publish import publish
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.storage import Storage
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""
@@ -105,10 +106,8 @@ class SparkUnit:
 
     def stop(self) -> None:
         self._stopping.set()
-        marker = self._stop_marker()
         with contextlib.suppress(OSError):
-            marker.parent.mkdir(parents=True, exist_ok=True)
-            marker.touch()
+            self.context.log.store.put_if_absent(self._stop_marker(), b"")
         query = self._query
         if query is not None:
             # stop() waits for the batch in hand: not on the caller's thread.
@@ -121,9 +120,10 @@ class SparkUnit:
         report = self.progress.report
         if report.state != "running":
             return report
-        waiting, work = self._waiting(), report.work
+        waiting = self._takeable.waiting() if self._takeable is not None else 0
+        work = report.work
         if self._life is not None:
-            now = time.monotonic()
+            now = self.context.clock.now()
             work = self._life.work(batch=report.batch, waiting=waiting > 0, now=now)
         return self.progress.tell(waiting=waiting, work=work)
 
@@ -153,22 +153,27 @@ class SparkUnit:
         context = self.context
         context.log.claim(context.name, context.generation)
         self._takeable = self._follow_inputs()
-        target = self._checkpoint(context.generation)
-        source = context.generation if target.exists() else self._clone_source()
+        folder, own = self._checkpoints(), context.generation
+        there = generations(folder)
+        source = own if own in there else self._clone_source(there)
         rebuilt = self._require_start(source)
-        if target.exists():
+        if own in there:
             return
         if rebuilt is not None or source is None:
-            make_checkpoint(target, next_batch=rebuilt or 0, rows=self._tasks)
+            make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._tasks)
             return
-        clone_checkpoint(self._checkpoint(source), target, unit=context.name, crash=context.crash)
+        clone_checkpoint(folder, source, own, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
 
     def _tidy(self, *, keep_from: int) -> None:
         """Remove what generations before `keep_from` left behind, and clones that none finished."""
         context = self.context
-        folder = self._checkpoint(0).parent
-        tidy(folder, generation=context.generation, keep_from=keep_from)
+        tidy(
+            self._checkpoints(),
+            generation=context.generation,
+            keep_from=keep_from,
+            new_id=context.new_id,
+        )
         remove_stop_marks(context.log, context.name, keep_from)
 
     @property
@@ -194,21 +199,20 @@ class SparkUnit:
             require_start(*where, first=kept or 0, checkpointed=True)
         return rebuilt
 
-    def _clone_source(self) -> int | None:
-        folder = self._checkpoint(0).parent
-        if self._clone_from is not None and self._checkpoint(self._clone_from).exists():
+    def _clone_source(self, there: list[int]) -> int | None:
+        if self._clone_from in there:
             return self._clone_from
-        return newest_generation(folder, self.context.generation)
+        return newest_generation(there, self.context.generation)
 
     def _run_query(self) -> None:
         context, segment = self.context, self.context.segment
-        self._stop_marker().unlink(missing_ok=True)
+        context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
         self._skips = self._load_skips()
         session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
         groups = key_group_range(context.unit.shard, segment.shards)
         self._spec = ReaderSpec(
-            root=str(context.log.layout.root),
+            root=context.log.root,
             unit=context.name,
             generation=context.generation,
             inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
@@ -235,7 +239,7 @@ class SparkUnit:
             self._query = (
                 frame.writeStream.foreachBatch(self._batch)
                 .outputMode("update" if upserts else "append")
-                .option("checkpointLocation", str(self._checkpoint(context.generation)))
+                .option("checkpointLocation", self._checkpoint(context.generation).address(""))
                 .start()
             )
         if self._stopping.is_set():
@@ -252,11 +256,11 @@ class SparkUnit:
 
     def _writing(self, frame: DataFrame) -> DataFrame:
         context, tasks = self.context, self._spec.tasks
-        checkpoint = self._checkpoint(context.generation)
+        checkpoint = self._checkpoint(context.generation).address("")
         return writing(
             frame,
             context.segment.outputs,
-            layout=context.log.layout,
+            log=context.log,
             shard=context.unit.shard,
             generation=context.generation,
             number=lambda: number_in_task(checkpoint, tasks),
@@ -335,7 +339,7 @@ class SparkUnit:
     def _culprit(self, error: BaseException) -> str | None:
         return blame(self._pipeline, self.context.segment, error)
 
-    def _stop_marker(self) -> Path:
+    def _stop_marker(self) -> str:
         return self.context.log.layout.stop_marker(self.context.name, self.context.generation)
 
     # One batch
@@ -352,7 +356,7 @@ class SparkUnit:
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
-        start = time.time()
+        start = context.wall.now()
         checkpoint = self._checkpoint(context.generation)
         number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
         stored = None
@@ -364,11 +368,11 @@ class SparkUnit:
             # Nothing depends on running it again, and it might fail or come out otherwise.
             for item in self._relaid(stored):
                 log.put_slice(item, unit=context.name)
-        keep_version(log.layout.dead(context.name), number, stored.skip)
+        keep_version(log.store.below(log.layout.dead(context.name)), number, stored.skip)
         record, previous = self._ranges(number)
         # The batch began when its input was there, not when Spark planned it.
         began = max(start, log.put_time(context.name, number))
-        self._account(previous, record, stored.rows, time.time() - began)
+        self._account(previous, record, stored.rows, context.wall.now() - began)
         self._trim(number)
         if context.segment.stateful and number % SIZE_EVERY == 1:
             files = StateFiles(checkpoint)
@@ -379,17 +383,15 @@ class SparkUnit:
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> SliceRecord:
         """Run a batch and publish it; gives what counts on the first boundary."""
         context, log = self.context, self.context.log
-        written = collect_files(
-            frame, context.segment.outputs, layout=log.layout, shard=context.unit.shard
-        )
+        written = collect_files(frame, context.segment.outputs, log=log, shard=context.unit.shard)
         # The mark is removed once a newer generation runs, the event stays.
-        if self._stopping.is_set() or self._stop_marker().exists():
+        if self._stopping.is_set() or log.store.exists(self._stop_marker()):
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
             raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
         before = self._stored(number - 1) if number > 0 else None
         if self._promise is not None and before is not None:
-            self._promise.check(log.layout, before, written.files[before.boundary])
+            self._promise.check(log, before, written.files[before.boundary])
         record, previous = self._ranges(number)
         skip = self._skips.get(number)
         watermark = output_watermark(
@@ -432,7 +434,7 @@ class SparkUnit:
             stored,
             (first, *missing),
             schema=self._schemas[context.segment.name],
-            layout=context.log.layout,
+            log=context.log,
             generation=context.generation,
         )
 
@@ -471,10 +473,6 @@ class SparkUnit:
 
     # Telling
 
-    def _waiting(self) -> int:
-        """Epochs that a batch could take now, or is taking."""
-        return self._takeable.waiting() if self._takeable is not None else 0
-
     def _follow_inputs(self) -> Takeable:
         context = self.context
         outputs = [boundary.name for boundary in context.segment.outputs]
@@ -489,8 +487,12 @@ class SparkUnit:
         text = "".join(traceback.format_exception(error))
         self.progress.tell(state="failed", error=text, operator=self._culprit(error))
 
-    def _checkpoint(self, generation: int) -> Path:
-        return self.context.log.layout.checkpoint(self.context.unit, generation)
+    def _checkpoints(self) -> Storage:
+        log = self.context.log
+        return log.store.below(log.layout.checkpoints(self.context.name))
+
+    def _checkpoint(self, generation: int) -> Storage:
+        return self._checkpoints().below(generation_word(generation))
 
 
 def _stop(query: StreamingQuery) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.deployment.records import SliceRecord
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
-from holdfast.rundir.layout import Layout
+from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 
 promise = pytest.importorskip("holdfast.runtime.spark.units.promise")
@@ -16,12 +16,12 @@ promise = pytest.importorskip("holdfast.runtime.spark.units.promise")
 pytestmark = pytest.mark.unit
 
 
-def written(layout, name, *times):
+def written(log, name, *times):
     """A slice file with one row per event time, microseconds."""
     rows = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC"))})
     groups = np.arange(len(times), dtype=np.uint8)
-    path = layout.data("own", 0) / name
-    return write_slice_file(path, rows, groups, np.zeros(len(times)))
+    folder = log.store.below(log.layout.data("own", 0))
+    return write_slice_file(folder, name, rows, groups, np.zeros(len(times)))
 
 
 def slice_before(watermark_us):
@@ -30,26 +30,26 @@ def slice_before(watermark_us):
     )
 
 
-def kept(layout, watermark_us, *files):
+def kept(log, watermark_us, *files):
     checked = promise.Promise(operator="own", column="ts", reader="window")
-    checked.check(layout, slice_before(watermark_us), files)
+    checked.check(log, slice_before(watermark_us), files)
 
 
 def test_rows_down_to_what_was_promised_pass(tmp_path):
     """The promised time itself, no rows, no times and no promise break nothing."""
-    layout = Layout(root=tmp_path)
-    kept(layout, 2_000_000, written(layout, "a", 3_000_000, 2_000_000, None))
-    kept(layout, 2_000_000, written(layout, "b", None))
-    kept(layout, 2_000_000)
-    kept(layout, None, written(layout, "c", 0))
+    log = SliceLog(tmp_path)
+    kept(log, 2_000_000, written(log, "a", 3_000_000, 2_000_000, None))
+    kept(log, 2_000_000, written(log, "b", None))
+    kept(log, 2_000_000)
+    kept(log, None, written(log, "c", 0))
 
 
 def test_an_older_row_is_named_with_operator_and_times(tmp_path):
     """The line says whose row, what had been promised, and who would drop it."""
-    layout = Layout(root=tmp_path)
-    files = [written(layout, "a", 5_000_000), written(layout, "b", 7_000_000, 1_999_999)]
+    log = SliceLog(tmp_path)
+    files = [written(log, "a", 5_000_000), written(log, "b", 7_000_000, 1_999_999)]
     with pytest.raises(promise.OperatorError) as failed:
-        kept(layout, 2_000_000, *files)
+        kept(log, 2_000_000, *files)
     assert failed.value.operator == "own"
     assert str(failed.value).startswith(
         "operator 'own': gave out a row with ts = 1970-01-01 00:00:01.999999 UTC, after its "

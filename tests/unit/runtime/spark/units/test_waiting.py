@@ -8,6 +8,7 @@ import time
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
+from holdfast.clock import ManualClock
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Rate
@@ -15,12 +16,13 @@ from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import Trimmer
-from holdfast.runtime.log.watch import NodeWatch, TellingStore
+from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.io import reader as reader_module
 from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec
-from holdfast.runtime.units import sources, threads
+from holdfast.runtime.units import threads
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.storage.local import LocalStorage
 
 pytestmark = pytest.mark.unit
 
@@ -145,9 +147,8 @@ def test_a_waiting_task_is_told_to_stop(tmp_path, watch):
     """The stop mark wakes it, and it ends in an orderly way without a range."""
     task = Task(tmp_path, watch, {"b": 1})
     watched(watch, "stop-0")
-    marker = SliceLog(tmp_path).layout.stop_marker("u#0", 0)
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.touch()
+    log = SliceLog(tmp_path)
+    log.store.put_if_absent(log.layout.stop_marker("u#0", 0), b"")
     assert task.result() == []
     assert SliceLog(tmp_path).range("u#0", 0) is None
 
@@ -193,14 +194,14 @@ class Unit(ThreadUnit):
 
     def missing(self):
         number = self.progress.report.batch + 1
-        return (f"{self.context.log.layout.root}/log/a/0/slices/t0-{number:010d}",)
+        return (f"{self.context.log.root}/log/a/0/slices/t0-{number:010d}",)
 
     def run_batch(self, previous, record):
         pass
 
 
-def context_of(tmp_path, watch, segment):
-    log = SliceLog(tmp_path, TellingStore(tmp_path, watch.told))
+def context_of(tmp_path, watch, segment, **options):
+    log = SliceLog(tmp_path, LocalStorage(tmp_path, told=watch.told))
     return UnitContext(
         unit=UnitId(segment=segment, shard=0),
         generation=0,
@@ -210,6 +211,7 @@ def context_of(tmp_path, watch, segment):
         trimmer=Trimmer(log=log, deployment=DEPLOYMENT),
         crash=Crash(),
         watch=watch,
+        **options,
     )
 
 
@@ -242,15 +244,15 @@ def test_a_thread_learns_of_its_successor(tmp_path, watch):
 @pytest.mark.parametrize(
     ("epoch", "now", "left_s"), [(-1, 100.0, 2.0), (-1, 101.5, 0.5), (3, 102.5, 1.5), (4, 103, 1)]
 )
-def test_a_source_knows_when_it_is_due(tmp_path, watch, monkeypatch, epoch, now, left_s):
+def test_a_source_knows_when_it_is_due(tmp_path, watch, epoch, now, left_s):
     """It waits for the end of its batch interval instead of asking the clock all the time."""
-    monkeypatch.setattr(sources.time, "time", lambda: 100.0)
+    wall = ManualClock(100.0)
     rows = GeneratedRows(source=Rate(rows_per_second=1), epoch_s=0.5, shard=0, shards=1)
-    unit = SourceUnit(context_of(tmp_path, watch, "a"), rows, event_time=None)
+    unit = SourceUnit(context_of(tmp_path, watch, "a", wall=wall), rows, event_time=None)
     unit.progress.tell(epoch=epoch)
-    monkeypatch.setattr(sources.time, "time", lambda: now)
+    wall.advance(now - 100.0)
     assert unit.due_s() == pytest.approx(left_s)
     previous = RangeRecord(unit="a#0", number=0, after=-1, upto=epoch) if epoch >= 0 else None
     assert unit.propose(previous) is None
-    monkeypatch.setattr(sources.time, "time", lambda: now + left_s)
+    wall.advance(left_s)
     assert unit.propose(previous) is not None

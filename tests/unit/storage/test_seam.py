@@ -1,0 +1,275 @@
+"""Nothing but the storage touches shared files: who touches a file system at all is listed here.
+
+The list says what a module does there and why that is not shared. A new use is either a file of
+that kind, and is added on purpose, or goes through `holdfast.storage`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+pytestmark = pytest.mark.unit
+
+SRC = Path(holdfast.__file__).parent
+
+INPUT = "files that people give or ask for: applications, plans, statistics, reports"
+MACHINE = "processes, logs, scratch and caches of one machine"
+SINK = "what a user's sinks hold, outside the run directory"
+CONTROL = "the coordinator's own: one writer, and a secret of its owner's"
+APART = "breaks or checks what the storage holds, so must not go through it"
+FAKE = "a host for tests that has a folder of its own, and must not wait for a disk"
+REASONS = {INPUT, MACHINE, SINK, CONTROL, APART, FAKE}
+
+LISTED = {
+    "cli/__init__.py": ("os.open", MACHINE),
+    "cli/chaos.py": ("exists iterdir tempfile.mkdtemp", INPUT),
+    "cli/demo.py": ("exists iterdir mkdir shutil.rmtree write_text", INPUT),
+    "cli/demo_planners.py": ("mkdir write_text", INPUT),
+    "cli/doctor.py": (
+        "exists is_dir os.link read_text shutil.disk_usage shutil.which st_size stat "
+        "tempfile.TemporaryDirectory write_bytes",
+        MACHINE,
+    ),
+    "cli/init.py": ("exists mkdir read_text write_text", INPUT),
+    "cli/plan.py": ("exists write_text", INPUT),
+    "cli/profile.py": ("is_dir mkdir os.access replace write_text", INPUT),
+    "cli/profiles.py": ("exists is_file st_mtime stat", INPUT),
+    "cli/prove.py": ("exists is_dir iterdir tempfile.mkdtemp write_text", INPUT),
+    "cli/reproduce.py": ("mkdir write_text", INPUT),
+    "cli/run.py": ("exists glob read_text", MACHINE),
+    "cli/shipped.py": ("exists", INPUT),
+    "cli/topology.py": ("write_text", INPUT),
+    "cli/verify.py": ("is_dir read_text", APART),
+    "control/shell/journal.py": (
+        "exists fcntl.flock mkdir os.fsync os.open read_bytes replace",
+        CONTROL,
+    ),
+    "faults/inject.py": (
+        "exists is_file os.truncate read_bytes rename st_size stat write_bytes write_text",
+        APART,
+    ),
+    "faults/schedule.py": ("read_text", INPUT),
+    "inputs.py": ("read_bytes st_size stat", INPUT),
+    "pipeline/load.py": ("is_file", INPUT),
+    "profile/cache.py": ("mkdir replace st_mtime stat write_text", MACHINE),
+    "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
+    "rundir/application.py": ("is_file", INPUT),
+    "rundir/endpoint.py": ("os.open read_text replace unlink", CONTROL),
+    "rundir/paths.py": ("iterdir", MACHINE),
+    "runtime/checking.py": (
+        "iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
+        MACHINE,
+    ),
+    "runtime/launch/children.py": (
+        "exists glob mkdir open os.truncate read_text replace shutil.copyfile shutil.rmtree "
+        "st_mtime st_size stat unlink write_text",
+        MACHINE,
+    ),
+    "runtime/launch/run.py": ("shutil.rmtree unlink", MACHINE),
+    "runtime/node/__main__.py": ("mkdir", MACHINE),
+    "runtime/node/processes.py": ("open", MACHINE),
+    "runtime/node/program.py": ("mkdir touch", MACHINE),
+    "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
+    "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
+    "runtime/spark/start/java.py": (
+        "chmod exists fcntl.flock mkdir open read_text replace shutil.which unlink write_text",
+        MACHINE,
+    ),
+    "runtime/spark/start/prepare.py": ("exists", MACHINE),
+    "runtime/spark/start/pickled.py": ("mkdir replace write_bytes", INPUT),
+    "runtime/spark/start/session.py": ("mkdir", MACHINE),
+    "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
+    "runtime/units/exporters.py": (
+        "glob mkdir open os.fsync os.link sqlite3.connect sync_folder unlink",
+        SINK,
+    ),
+    "runtime/units/files.py": (
+        "is_file os.listdir os.scandir st_mtime_ns st_size stat",
+        INPUT,
+    ),
+    "runtime/units/places.py": (
+        "LocalStorage exists is_dir is_file iterdir mkdir sqlite3.connect unlink",
+        SINK,
+    ),
+    "runtime/units/work.py": ("read_text", MACHINE),
+    "scripting/__init__.py": (
+        "glob mkdir sqlite3.connect tempfile.mkdtemp write_text",
+        INPUT,
+    ),
+    "testing/fake_host.py": (
+        "exists mkdir os.link os.listdir read_text replace shutil.copyfile unlink write_text",
+        FAKE,
+    ),
+    "testing/pipelines.py": ("glob tempfile.TemporaryDirectory", FAKE),
+    "topology/files.py": ("write_text", INPUT),
+    "verify/keep.py": ("glob mkdir shutil.copyfile", APART),
+    "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
+    "verify/slice_log.py": ("glob is_dir is_file iterdir read_bytes read_text", APART),
+}
+
+PATH_METHODS = {
+    "chmod",
+    "exists",
+    "glob",
+    "hardlink_to",
+    "is_dir",
+    "is_file",
+    "iterdir",
+    "lstat",
+    "mkdir",
+    "open",
+    "read_bytes",
+    "read_text",
+    "readlink",
+    "rename",
+    "replace",
+    "rglob",
+    "rmdir",
+    "samefile",
+    "stat",
+    "symlink_to",
+    "touch",
+    "unlink",
+    "write_bytes",
+    "write_text",
+}
+OS_FUNCTIONS = {
+    "access",
+    "chmod",
+    "fstat",
+    "fsync",
+    "link",
+    "listdir",
+    "lstat",
+    "makedirs",
+    "mkdir",
+    "open",
+    "remove",
+    "removedirs",
+    "rename",
+    "renames",
+    "replace",
+    "rmdir",
+    "scandir",
+    "stat",
+    "symlink",
+    "truncate",
+    "unlink",
+    "utime",
+    "walk",
+}
+OS_PATH_FUNCTIONS = {"exists", "getmtime", "getsize", "isdir", "isfile", "lexists", "samefile"}
+MODULES = {"fcntl", "mmap", "shutil", "sqlite3", "tempfile"}
+"""Modules whose functions touch files."""
+STATUS = {"st_atime", "st_ctime", "st_ino", "st_mtime", "st_mtime_ns", "st_nlink", "st_size"}
+STORAGE = {"LocalStorage", "remove_temporaries", "sync_folder"}
+"""Of the local back end: others open a storage by its address, and do not ask which one it is."""
+
+
+def uses(source: str) -> set[str]:
+    """How a module touches a file system, as far as its text shows it."""
+    tree = ast.parse(source)
+    return {found for node in ast.walk(tree) for found in _uses(node)}
+
+
+def _uses(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.Call(func=ast.Name(id="open")):
+            yield "open"
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr=name)):
+            if name in OS_FUNCTIONS:
+                yield f"os.{name}"
+        case ast.Call(
+            func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr=name)
+        ):
+            if name in OS_PATH_FUNCTIONS:
+                yield f"os.path.{name}"
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)) if (
+            module in MODULES
+        ):
+            yield f"{module}.{name}"
+        case ast.Call(func=ast.Attribute(value=whose, attr=name), args=arguments):
+            if name in PATH_METHODS and _is_path_method(ast.unparse(whose), name, len(arguments)):
+                yield name
+        case ast.ImportFrom(module="os" | "os.path" | "shutil" as module, names=names):
+            yield from (f"from {module} import {alias.name}" for alias in names)
+        case ast.ImportFrom(module="holdfast.storage.local", names=names):
+            yield from (alias.name for alias in names if alias.name in STORAGE)
+        case ast.Attribute(attr=name) if name in STATUS:
+            yield name
+
+
+def _is_path_method(whose: str, name: str, arguments: int) -> bool:
+    """Whether a call is one of a path: other things have methods of these names too."""
+    match name:
+        case "replace":  # of a string it takes two arguments; of the storage: a name and data
+            return arguments == 1
+        case "exists":  # of the storage it takes a name
+            return arguments == 0
+        case "open":  # of a unit's host and of a coordinator's state it opens no file
+            return not whose.endswith(("host", "self", ".run", "_state"))
+    return True
+
+
+def test_only_those_listed_touch_files():
+    """A module that reads, writes, links or dates a file does so on purpose."""
+    found = {
+        str(path.relative_to(SRC)): uses(path.read_text())
+        for path in sorted(SRC.rglob("*.py"))
+        if path.parent != SRC / "storage"
+    }
+    assert len(found) > 100
+    listed = {name: set(did.split()) for name, (did, _) in LISTED.items()}
+    new = {
+        name: sorted(did - listed.get(name, set()))
+        for name, did in found.items()
+        if did - listed.get(name, set())
+    }
+    assert new == {}, "go through holdfast.storage, or say above why these files are not shared"
+    gone = {
+        name: sorted(did - found.get(name, set()))
+        for name, did in listed.items()
+        if did - found.get(name, set())
+    }
+    assert gone == {}, "no longer done: take it off the list"
+
+
+def test_every_entry_says_why():
+    """One of the reasons there are, so that the list shows what kinds of files there are."""
+    assert {why for _, why in LISTED.values()} == REASONS
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('(folder / "t0-1").stat().st_mtime', {"stat", "st_mtime"}),
+        ('(root / "log").mkdir(parents=True)', {"mkdir"}),
+        ("path.unlink(missing_ok=True)", {"unlink"}),
+        ("for path in folder.iterdir(): ...", {"iterdir"}),
+        ("folder.exists()", {"exists"}),
+        ("temporary.replace(path)", {"replace"}),
+        ('with path.open("rb") as file: ...', {"open"}),
+        ("with path.open() as file: ...", {"open"}),
+        ('open(f"{root}/origin")', {"open"}),
+        ("os.link(a, b)", {"os.link"}),
+        ("os.path.getmtime(a)", {"os.path.getmtime"}),
+        ("from os import link", {"from os import link"}),
+        ("shutil.rmtree(folder)", {"shutil.rmtree"}),
+        ("LocalStorage = 1", set()),
+        ("from holdfast.storage.local import LocalStorage", {"LocalStorage"}),
+        ('store.exists("origin")', set()),
+        ('store.replace("run.json", data)', set()),
+        ('name.replace("_", " ")', set()),
+        ("replace(record, number=1)", set()),
+        ("self._host.open()", set()),
+    ],
+)
+def test_the_list_sees_what_touches_files(line, found):
+    """And takes neither strings nor the storage's own methods for it."""
+    assert uses(line) == found
