@@ -70,7 +70,7 @@ def _move_schema_paths(data: bytes, *, where: str, checkpoint: str) -> bytes:
 
 def generations(folder: Storage) -> list[int]:
     """The generations of a unit that have a complete checkpoint, in order."""
-    return sorted(int(name) for name in folder.snapshots("") if name.isdigit())
+    return sorted(int(name) for name in folder.checkpoints("") if name.isdigit())
 
 
 def newest_generation(known: Iterable[int], below: int) -> int | None:
@@ -93,7 +93,7 @@ def tidy(
     any checkpoint has them, so nothing may stay behind. What is removed is moved away first: a
     directory that is half removed must never pass for a whole one.
     """
-    for name in folder.snapshots(""):
+    for name in folder.checkpoints(""):
         if name.isdigit() and int(name) < keep_from:
             folder.remove_folder(name, aside=f".{name}-{new_id()}.gone")
     folder.remove_unfinished("", lambda name: name.isdigit() and int(name) < generation)

@@ -156,7 +156,7 @@ class SparkUnit:
         if own in there:
             return
         if source is None:
-            folder.make_snapshot(generation_word(own))
+            folder.make_checkpoint(generation_word(own))
             return
         clone_checkpoint(folder, source, own, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
