@@ -7,15 +7,15 @@ them. A word that begins with a dot belongs to the back end or to Spark, and is 
   Everything that decides anything is a record, and no safety rests on anything else.
 - **Data** are large, written once under a name of their own, and count only when a record names
   them. So they need not appear at once, only to be there for good before their record is put.
-- **Snapshots** are folders that another program (Spark) fills with files that it never changes
-  afterwards. A snapshot is cloned whole or not at all, and vanishes whole.
+- **Checkpoints** are folders that another program (Spark) fills with files that it never changes
+  afterwards. A checkpoint is cloned whole or not at all, and vanishes whole.
 
 A directory can be a back end if link(2) and rename(2) are atomic in it, as local and shared POSIX
 file systems promise. An object store needs a conditional put (If-None-Match: *) for records, plain
-puts and ranged gets for data; a snapshot there is complete when its list of objects is put.
+puts and ranged gets for data; there, a record in a checkpoint says that it is whole.
 
 Costs: every operation on a name is one or two requests, whatever else is stored. Those on a folder
-take time in what it holds, so they are for starts, takeovers and trims.
+take time in what it holds: they are for starts, takeovers and trims, and for folders kept small.
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ class Storage(Protocol):
         """Last words of the folders in a folder, sorted: those with records or data in them."""
         ...
 
-    # Snapshots
+    # Checkpoints
 
-    def snapshots(self, folder: str) -> list[str]:
-        """Last words of the snapshots in a folder, sorted; what is not whole is none."""
+    def checkpoints(self, folder: str) -> list[str]:
+        """Last words of the checkpoints in a folder, sorted; what is not whole is none."""
         ...
 
-    def make_snapshot(self, folder: str) -> None:
+    def make_checkpoint(self, folder: str) -> None:
         """Make a folder that another program will write to, if it is not there: one that is whole
         from now on, whatever is in it.
         """
@@ -140,14 +140,14 @@ class Storage(Protocol):
         edit: Callable[[str], Edit | None],
         step: Callable[[int], None],
     ) -> None:
-        """Make `target` a clone of the snapshot `source`; it appears whole or not at all.
+        """Make `target` a clone of the checkpoint `source`; it appears whole or not at all.
 
         The source may be in use: entries `first` are cloned in this order before all others, and
         files that vanish meanwhile are left out. Nothing is done if the target is there. Whoever
         has its unfinished clone removed under its hands fails with FileNotFoundError.
 
         Args:
-            source: a snapshot, to which files may be added and of which some may be removed.
+            source: a checkpoint, to which files may be added and of which some may be removed.
             target: a name beside it.
             first: names in `source` to begin with.
             edit: for the name of a file below `source`, how it is changed; None: it stays as it is,
@@ -157,7 +157,7 @@ class Storage(Protocol):
         ...
 
     def remove_folder(self, folder: str, *, aside: str) -> None:
-        """Remove a folder or snapshot with all in it; at no moment does half pass for the whole.
+        """Remove a folder or checkpoint with all in it; at no moment does half pass for the whole.
 
         `aside` is a name in this storage that nobody reads, where a back end may move it first.
         """

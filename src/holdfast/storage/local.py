@@ -6,7 +6,7 @@ link, the writer's temporary one. So whoever finds a record with two links syncs
 going on; all others pay nothing. Nothing else may link records.
 
 A clone is made of links too, of files that are no records: Spark never changes a checkpoint file,
-it writes another and renames it, so a link is a snapshot.
+it writes another and renames it, so what a link names stays the same.
 
 Paths are plain strings here: a takeover makes tens of thousands, a waiting unit some every second.
 """
@@ -165,12 +165,12 @@ class LocalStorage:
         found = _entries(self.address(folder))
         return sorted([entry.name for entry in found if entry.name[0] != "." and entry.is_dir()])
 
-    # Snapshots
+    # Checkpoints
 
-    def snapshots(self, folder: str) -> list[str]:
+    def checkpoints(self, folder: str) -> list[str]:
         return self.folders(folder)  # what is not whole has another name, with a dot
 
-    def make_snapshot(self, folder: str) -> None:
+    def make_checkpoint(self, folder: str) -> None:
         os.makedirs(self.address(folder), exist_ok=True)
 
     def clone(

@@ -120,12 +120,12 @@ class MemoryStorage:
         inner = {name[cut:].partition("/")[0] for name in known} - {""}
         return sorted(name for name in inner if name[0] != ".")
 
-    # Snapshots
+    # Checkpoints
 
-    def snapshots(self, folder: str) -> list[str]:
+    def checkpoints(self, folder: str) -> list[str]:
         return self.folders(folder)
 
-    def make_snapshot(self, folder: str) -> None:
+    def make_checkpoint(self, folder: str) -> None:
         with self._files.lock:
             self._files.folders.setdefault(self._folder(folder), {})
 
@@ -156,7 +156,7 @@ class MemoryStorage:
             step(done)
         with self._files.lock:
             if not self._has(target):
-                self.make_snapshot(target)
+                self.make_checkpoint(target)
                 for name, data in made.items():
                     self.replace(f"{target}/{name}", data)
 

@@ -3,8 +3,8 @@
 `Bucket` has what object stores offer: atomic puts of whole objects, conditional ones among them,
 ranged gets, copies, deletions and listings by prefix. There are no folders, links or renames.
 
-A snapshot is decided by one record in it: `whole`, put by whoever has copied all, or `void`, put by
-whoever takes the cloner for dead. So a cloner that wakes up cannot finish what was given up.
+A checkpoint is decided by one record in it: `whole`, put by whoever has copied all, or `void`, put
+by whoever takes the cloner for dead. So one that wakes up cannot finish what was given up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from holdfast.storage.interface import Bytes, Edit, Span
 
-MARK = ".snapshot"
+MARK = ".checkpoint"
 
 
 class Bucket:
@@ -121,13 +121,13 @@ class ObjectStorage:
         found = {name.partition("/")[0] for name in self._inside(folder) if "/" in name}
         return sorted(name for name in found if name[0] != ".")
 
-    def snapshots(self, folder: str) -> list[str]:
+    def checkpoints(self, folder: str) -> list[str]:
         start = f"{folder}/" if folder else ""
         return [
             name for name in self.folders(folder) if self.get(f"{start}{name}/{MARK}") == b"whole"
         ]
 
-    def make_snapshot(self, folder: str) -> None:
+    def make_checkpoint(self, folder: str) -> None:
         self.put_if_absent(f"{folder}/{MARK}", b"whole")
 
     def clone(
@@ -156,7 +156,7 @@ class ObjectStorage:
             raise FileNotFoundError(self.address(target))
 
     def remove_folder(self, folder: str, *, aside: str) -> None:
-        self.delete(f"{folder}/{MARK}")  # whatever is left now is no snapshot
+        self.delete(f"{folder}/{MARK}")  # whatever is left now is no checkpoint
         self._clear(folder)
         self.delete(f"{folder}/{MARK}")
 

@@ -59,7 +59,7 @@ def test_what_is_absent_is_told_so(store):
     assert store.get("x/y") is store.read("x/y") is store.put_time("x/y") is None
     assert store.read_ranges("x/y", [(0, 1)]) is None
     assert not store.exists("x/y")
-    assert store.names("x") == store.folders("x") == store.snapshots("x") == []
+    assert store.names("x") == store.folders("x") == store.checkpoints("x") == []
     assert store.sizes("x") == {}
     assert store.remove_leftovers("x", before=1e12) == 0
     store.delete("x/y")
@@ -193,7 +193,7 @@ def test_syncing_what_is_not_there_is_no_error(store):
     store.sync("f", "a", ".a.crc")
 
 
-# Snapshots
+# Checkpoints
 
 
 def whole(store, folder):
@@ -201,8 +201,8 @@ def whole(store, folder):
 
 
 def fill(store, folder, names):
-    """A snapshot with some files."""
-    store.make_snapshot(folder)
+    """A checkpoint with some files."""
+    store.make_checkpoint(folder)
     for name in names:
         store.put_data(f"{folder}/{name}", [name.encode()])
 
@@ -211,7 +211,7 @@ def clone(store, source, target, *, first=(), edit=lambda _: None, step=lambda _
     store.clone(source, target, first=first, edit=edit, step=step)
 
 
-def test_a_clone_is_a_snapshot(store):
+def test_a_clone_stays_as_it_was_made(store):
     """What is added, replaced or removed in the source later does not show."""
     fill(store, "c/1", ("commits/0", "offsets/0", "state/0/1.zip"))
     before = whole(store, "c/1")
@@ -220,7 +220,7 @@ def test_a_clone_is_a_snapshot(store):
     store.replace("c/1/offsets/0", b"other")
     store.delete("c/1/state/0/1.zip")
     assert whole(store, "c/2") == before
-    assert store.snapshots("c") == ["1", "2"]
+    assert store.checkpoints("c") == ["1", "2"]
 
 
 def test_a_clone_that_is_there_is_left_alone(store):
@@ -258,19 +258,19 @@ class KilledError(BaseException):
 
 
 def test_half_a_clone_is_none(store):
-    """Whoever dies in between leaves nothing that passes for a snapshot."""
+    """Whoever dies in between leaves nothing that passes for a checkpoint."""
     fill(store, "c/1", ("a", "b", "c"))
     seen = []
 
     def die(done):
-        seen.append((done, store.snapshots("c")))
+        seen.append((done, store.checkpoints("c")))
         if done == 1:
             raise KilledError
 
     with pytest.raises(KilledError):
         clone(store, "c/1", "c/2", step=die)
     assert seen == [(0, ["1"]), (1, ["1"])]
-    assert store.snapshots("c") == ["1"]
+    assert store.checkpoints("c") == ["1"]
     clone(store, "c/1", "c/2")
     assert whole(store, "c/2") == whole(store, "c/1")
 
@@ -280,7 +280,7 @@ def test_a_folder_is_removed_with_all_in_it(store):
     fill(store, "c/1", ("a", "b/c"))
     fill(store, "c/10", ("a",))
     store.remove_folder("c/1", aside="c/.1-gone")
-    assert store.snapshots("c") == ["10"]
+    assert store.checkpoints("c") == ["10"]
     assert store.sizes("c/1") == {}
     assert not store.exists("c/1/a")
     store.remove_unfinished("c", lambda _: True)
@@ -288,7 +288,7 @@ def test_a_folder_is_removed_with_all_in_it(store):
 
 
 def test_a_cloner_that_was_given_up_does_not_finish(store):
-    """It may have slept for an hour; what it copies after that never passes for a snapshot."""
+    """It may have slept for an hour; what it copies after that never passes for a checkpoint."""
     fill(store, "c/1", ("a", "b", "c"))
     asleep = threading.Event()
 
@@ -301,7 +301,7 @@ def test_a_cloner_that_was_given_up_does_not_finish(store):
         pytest.skip("a clone appears at once, so none is ever unfinished")
     with pytest.raises(FileNotFoundError):
         clone(store, "c/1", "c/2", step=sleep)
-    assert store.snapshots("c") == ["1"]
+    assert store.checkpoints("c") == ["1"]
     assert store.sizes("c/2") == {}
 
 
@@ -312,11 +312,11 @@ def test_only_stale_clones_are_given_up(store):
     assert whole(store, "c/2") == {"a": b"a", "b": b"b"}
 
 
-def test_a_snapshot_that_is_made_is_there(store):
+def test_a_checkpoint_that_is_made_is_there(store):
     """Spark is given one to write its first checkpoint to; making it twice does no harm."""
     for _ in range(2):
-        store.make_snapshot("c/000001")
-    assert store.snapshots("c") == ["000001"]
+        store.make_checkpoint("c/000001")
+    assert store.checkpoints("c") == ["000001"]
     assert store.names("c/000001") == []
 
 

@@ -136,3 +136,44 @@ def test_a_failed_put_leaves_nothing(tmp_path, monkeypatch):
             with pytest.raises(OSError, match="No space"):
                 store.put_if_absent("a/m", b"1")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["n"]
+
+
+def test_data_are_there_for_good_once_their_folder_was_synced(tmp_path, synced):
+    """With the folders it lies in, which only the first sync has to see to."""
+    store = LocalStorage(tmp_path)
+    folder = store.below("log/a")
+    folder.put_data("1.arrow", [b"1"])
+    assert synced == []
+    folder.sync("")
+    places = [tmp_path.parent, tmp_path, tmp_path / "log", tmp_path / "log" / "a"]
+    assert synced == places
+    store.below("log/a").sync("")
+    assert synced == [*places, places[-1]]
+
+
+def test_a_file_that_is_replaced_is_whole_and_durable(tmp_path, monkeypatch, synced):
+    """Its content first, then its name; a writer that fails leaves what was there."""
+    store = LocalStorage(tmp_path)
+    store.replace("run.json", b"old")
+    assert synced == [tmp_path]
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            store.replace("run.json", b"new")
+    assert store.read("run.json") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_linked_file_of_a_checkpoint_is_read_without_a_sync(tmp_path, synced):
+    """A clone shares its files with the original for good: two links say nothing about them."""
+    store = LocalStorage(tmp_path)
+    store.put_data("1/offsets/0", [b"v1"])
+    store.clone("1", "2", first=(), edit=lambda _: None, step=lambda _: None)
+    assert (tmp_path / "2" / "offsets" / "0").stat().st_nlink == 2
+    synced.clear()
+    assert store.read("2/offsets/0") == b"v1"
+    assert synced == []

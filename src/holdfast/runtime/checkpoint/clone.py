@@ -61,7 +61,7 @@ def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: 
     the commit, which comes last, it is one that has not begun, and is made once more.
     """
     checkpoint = generation_word(generation)
-    folder.make_snapshot(checkpoint)
+    folder.make_checkpoint(checkpoint)
     if next_batch == 0:
         return
     settings = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
@@ -95,7 +95,7 @@ def _move_schema_paths(data: bytes, *, where: str, checkpoint: str) -> bytes:
 
 def generations(folder: Storage) -> list[int]:
     """The generations of a unit that have a complete checkpoint, in order."""
-    return sorted(int(name) for name in folder.snapshots("") if name.isdigit())
+    return sorted(int(name) for name in folder.checkpoints("") if name.isdigit())
 
 
 def newest_generation(known: Iterable[int], below: int) -> int | None:
@@ -118,7 +118,7 @@ def tidy(
     any checkpoint has them, so nothing may stay behind. What is removed is moved away first: a
     directory that is half removed must never pass for a whole one.
     """
-    for name in folder.snapshots(""):
+    for name in folder.checkpoints(""):
         if name.isdigit() and int(name) < keep_from:
             folder.remove_folder(name, aside=f".{name}-{new_id()}.gone")
     folder.remove_unfinished("", lambda name: name.isdigit() and int(name) < generation)
