@@ -102,6 +102,7 @@ class Coordinator:
 
     def handle(self, event: e.Event, now: float) -> list[Command]:
         """Decide what follows from one event. Facts come before the commands they cause."""
+        self._out.take()  # an event that raised may have left some
         moment = Moment(now, event.cause)
         last = self._last_event_at
         if last is not None and now - last > self.policy.pause_s:

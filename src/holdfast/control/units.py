@@ -116,7 +116,7 @@ class UnitLife:
                 # The start was decided and journaled but never arrived.
                 self._out.send(start_command(moment, unit, node))
             else:
-                self._down(moment, unit, reason="stopped by itself", error=UNREPORTED)
+                self._down(moment, unit, node, reason="stopped by itself", error=UNREPORTED)
         for unit in self._state.on_node(node):
             self.expect(unit)
 
@@ -130,7 +130,7 @@ class UnitLife:
             if unit.phase == "running":
                 # A start may still be on its way; a unit that ran and is not there any more is
                 # gone.
-                self._down(moment, unit, reason="stopped by itself", error=UNREPORTED)
+                self._down(moment, unit, node, reason="stopped by itself", error=UNREPORTED)
         stopped = self._signs.told_to_stop.get(node)
         if stopped:
             # What has gone from the reports has stopped; should it come back, it is told again.
@@ -151,10 +151,10 @@ class UnitLife:
             found = culprits.get(str(unit.unit))
             if found is not None:
                 self._down(
-                    moment, unit, reason=found.reason, failed_at=found.since, error=found.why
+                    moment, unit, node, reason=found.reason, failed_at=found.since, error=found.why
                 )
             else:
-                self._down(moment, unit, reason="node lost", failed_at=failed_at)
+                self._down(moment, unit, node, reason="node lost", failed_at=failed_at)
 
     def park_failed(self, moment: Moment) -> None:
         """Another launch begins: what an earlier one had to repair is not owed any more."""
@@ -212,11 +212,14 @@ class UnitLife:
                     vitals.prepare(self._policy.search_s, moment.now, told.doing)
             case "failed":
                 reason: DownReason = "no space" if _NO_SPACE.search(told.error or "") else "error"
-                self._down(moment, record, reason=reason, operator=told.operator, error=told.error)
+                self._down(
+                    moment, record, node, reason=reason, operator=told.operator, error=told.error
+                )
             case "stopped" if not self._run.stopping:
                 self._down(
                     moment,
                     record,
+                    node,
                     reason="stopped by itself",
                     operator=told.operator,
                     error=told.error,
@@ -237,16 +240,14 @@ class UnitLife:
         self,
         moment: Moment,
         record: UnitRecord,
+        node: str,
         *,
         reason: DownReason,
         failed_at: float | None = None,
         operator: str | None = None,
         error: str | None = None,
     ) -> None:
-        """A placed unit has failed: charge its budget, begin a recovery, or hold it."""
-        node = record.node
-        if node is None:
-            return
+        """A unit has failed on its node: charge its budget, begin a recovery, or hold it."""
         if self._run.stopping:
             self._park(moment, record)
             return

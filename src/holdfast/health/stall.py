@@ -117,10 +117,6 @@ class StallDetector:
         most = max(limit, self._policy.most_s * _doubled(stalls))
         return min(self.since + limit, self._since + most)
 
-    def stalled(self, now: float, stalls: int = 0) -> bool:
-        deadline = self.deadline(stalls)
-        return deadline is not None and now >= deadline
-
     def describe(self, now: float, stalls: int = 0) -> str:
         """Why it is stalled, in one sentence, and how long the next generation gets."""
         epochs = "1 epoch" if self._waiting == 1 else f"{self._waiting} epochs"

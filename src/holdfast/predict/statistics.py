@@ -210,7 +210,7 @@ class AffineEntry(TypedDict):
 
 
 @with_config(_STRICT)
-class OperatorEntry(TypedDict, total=False):
+class StatisticsEntry(TypedDict, total=False):
     """What was measured of one operator."""
 
     input_rate: MeasureEntry
@@ -260,7 +260,7 @@ class StatisticsFile(TypedDict):
     pipeline: NotRequired[str]
     epoch_s: NotRequired[Annotated[float, Field(gt=0)]]
     machine: NotRequired[MachineEntry]
-    operators: NotRequired[dict[str, OperatorEntry]]
+    operators: NotRequired[dict[str, StatisticsEntry]]
 
 
 @lru_cache(maxsize=1)

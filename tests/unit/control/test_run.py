@@ -82,3 +82,26 @@ def test_a_new_plan_keeps_the_generations_of_units_that_come_back():
     assert acts(world.join("m0")) == [("start", "c#0", 1, "m0"), ("start", "a#0", 2, "m0", 1)]
     relaunch("L3", A, B)
     assert acts(world.join("m1")) == [("start", "a#0", 3, "m1", 2), ("start", "b#0", 2, "m1", 1)]
+
+
+def test_what_fails_while_the_run_ends_is_no_failure():
+    """A unit that fails, stops or loses its node after the stop is parked without a recovery."""
+    world = started(nodes=("n0", "n1"), spares=())
+    world.do(e.StopRequested(cause="stop"))
+    world.set("n0", A, state="failed", error="Traceback: boom")
+    assert facts(world.beat("n0")) == ["unit_parked"]
+    world.set("n1", B, state="stopped")
+    assert facts(world.beat("n1")) == []
+    assert facts(world.do(e.KillRequested(cause="k", node="n1"))) == ["unit_parked", "node_lost"]
+    assert world.coordinator.state.recoveries == []
+
+
+def test_what_a_launch_had_to_repair_is_not_owed_by_the_next():
+    """A unit that was down starts again as after a stop, and its recovery is abandoned."""
+    world = started(nodes=("n0",), spares=(), units=(A,))
+    world.exit("n0")
+    world.launch = "L2"
+    assert facts(world.restart_coordinator()) == ["unit_parked", "opened"]
+    (recovery,) = world.coordinator.state.recoveries
+    assert recovery.outcome == "abandoned"
+    assert acts(world.join("m0")) == [("start", "a#0", 2, "m0", 1)]

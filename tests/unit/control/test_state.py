@@ -1,8 +1,9 @@
 """The state refuses what cannot follow from it, and tells the story that led there."""
 
 import pytest
-from tests.unit.control.world import A, B, started
+from tests.unit.control.world import A, B, acts, facts, started
 
+from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.state import IllegalTransitionError
 from holdfast.deployment import UnitId
@@ -62,3 +63,18 @@ def test_generations_and_phases_follow_one_another():
         state.apply(f.UnitDown(unit=A, generation=1, **DOWN))
     with pytest.raises(IllegalTransitionError, match="node cannot join"):
         state.apply(f.NodeJoined(node="n0", incarnation="n0-1", **JOINED))
+
+
+def test_an_event_that_raises_leaves_no_command_to_the_next():
+    """What was decided half is never carried out."""
+    world = started(spares=())
+    coordinator = world.coordinator
+    n0, n1 = (coordinator.state.nodes[name] for name in ("n0", "n1"))
+    right, n0.incarnation = n0.incarnation, "broken"
+    with pytest.raises(IllegalTransitionError):
+        # Unit B loses its node, then cannot be placed on one that is not what it was.
+        coordinator.handle(e.NodeExited(cause="x", node="n1", pid=n1.pid), world.now)
+    n0.incarnation = right
+    got = coordinator.handle(e.Tick(cause="y"), world.now)
+    assert facts(got) == ["unit_placed"]
+    assert acts(got) == [("start", "b#0", 2, "n0", 1)]

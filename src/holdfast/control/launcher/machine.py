@@ -217,11 +217,14 @@ class Launcher:
 
     def _node_ended(self, event: e.NodeEnded, now: float) -> None:
         node = self._known(event.node)
+        if node.pid is None:
+            raise UnknownNodeError(f"node {event.node} ended before it was started")
         del self.nodes[event.node]
-        if node.pid is not None:
-            self._exits.append((event.node, node.pid))
-            self._do(c.TellExited(node=event.node, pid=node.pid))
-        self._do(c.Log(level="info", text=f"node {event.node} ended with {event.code}"))
+        self._exits.append((event.node, node.pid))
+        self._do(
+            c.TellExited(node=event.node, pid=node.pid),
+            c.Log(level="info", text=f"node {event.node} ended with {event.code}"),
+        )
         self._ended.append(event.node)
         if len(self._ended) > ENDED_LOGS:
             self._do(c.ForgetLogs(node=self._ended.popleft()))

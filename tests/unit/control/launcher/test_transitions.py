@@ -427,3 +427,11 @@ def test_news_of_a_node_that_does_not_run_is_an_error(event):
     """The shell is wrong then, and going on would be guessing."""
     with pytest.raises(UnknownNodeError, match="no node n7 runs; there are: \\['n0'\\]"):
         launcher(nodes=1).handle(event, 0.0)
+
+
+def test_a_node_cannot_end_before_it_was_started():
+    """The coordinator could not be told which process it was."""
+    made = Launcher(LaunchSettings(nodes=1))
+    made.handle(e.LaunchBegan(), 0.0)
+    with pytest.raises(UnknownNodeError, match="n0 ended before it was started"):
+        ended(made, "n0")
