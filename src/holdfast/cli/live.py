@@ -36,7 +36,7 @@ def live_view(view: RunView, *, epoch_s: float, trouble: str | None = None) -> R
     parts.append(nodes_table(view))
     if view.recoveries:
         parts.append(recoveries_table(view))
-    parts += [Text(line, style="yellow") for line in retries(view)]
+    parts += [Text(line, style="yellow") for line in (*retries(view), *busy(view))]
     parts += [Text(line, style="red") for line in failures(view)]
     parts += warning(trouble or view.trouble)
     return Group(*parts)
@@ -134,6 +134,11 @@ def retries(view: RunView) -> list[str]:
         for unit in view.units
         if unit.down in _RETRIED and unit.phase != "held"
     ]
+
+
+def busy(view: RunView) -> list[str]:
+    """One line per unit that makes no batch because something takes it long."""
+    return [f"{unit.unit} is {unit.doing}" for unit in view.units if unit.doing]
 
 
 def tracebacks(view: RunView) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from tests.unit.control.world import A, B, started
 
-from holdfast.cli.live import failures, live_view, retries, tracebacks
+from holdfast.cli.live import busy, failures, live_view, retries, tracebacks
 from holdfast.control import codec
 from holdfast.control import events as e
 from holdfast.control.view import summary, view
@@ -120,6 +120,18 @@ def test_a_retry_and_a_traceback_are_shown():
     data = shown(world)
     assert tracebacks(data) == [f"b#0, operator parse:\n{error}"]
     assert retries(data) == []
+
+
+def test_a_search_for_rows_shows_how_far_it_is():
+    """A unit that makes no batch meanwhile says what it does, and no more once it runs again."""
+    world = started(nodes=("n0",), spares=())
+    doing = "looking for rows that parse fails on: 1 found, 20 of 64 left to look at"
+    world.set("n0", B, state="starting", doing=doing)
+    world.beat("n0")
+    assert busy(shown(world)) == [f"b#0 is {doing}"]
+    world.set("n0", B, state="running", doing=None)
+    world.beat("n0")
+    assert busy(shown(world)) == []
 
 
 def test_a_stopping_run_says_so():
