@@ -120,8 +120,8 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
         first: int | None
         if checkpointed:
             found = newest_checkpoint(folder)
-            tasks = len(segment.inputs) * int(spec.options.get("partitions", 1))
-            first = next_batch(found, tasks) if found else 0
+            rows = int(spec.options.get("partitions", 1))
+            first = next_batch(found, rows) if found else 0
         else:
             first = 0 if anew else thread_start(log, unit)
         gap = None if first is None else find_gap(log, deployment, unit, first=first, fresh=fresh)

@@ -40,11 +40,12 @@ from holdfast.runtime.spark.frames.compile import (
     output_lag_us,
     read_frames,
 )
-from holdfast.runtime.spark.io.publish import collect_files, number_in_task, relaid, writing
+from holdfast.runtime.spark.io.publish import relaid
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.quarantine import blame, quarantine
+from holdfast.runtime.spark.units.side import choose_side
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.publish import publish
@@ -177,8 +178,8 @@ class SparkUnit:
         context = self.context
         if context.segment.kind != "inner":
             return
-        tasks = len(context.segment.inputs) * self._partitions
-        first = 0 if generation is None else next_batch(self._checkpoint(generation), tasks)
+        rows = self._partitions
+        first = 0 if generation is None else next_batch(self._checkpoint(generation), rows)
         if first is not None:
             require_start(
                 context.log, context.deployment, context.unit, first=first, checkpointed=True
@@ -212,10 +213,25 @@ class SparkUnit:
             crash=context.crash,
             watch=context.watch.address,
         )
-        frames = read_frames(session, self._spec)
+        self._side = choose_side(
+            context,
+            self._spark,
+            self._spec,
+            checkpoint=self._checkpoint(context.generation),
+            stopping=self._stopping,
+            failed=self._not_planned,
+        )
+        try:
+            self._follow(session)
+        finally:
+            self._side.close()
+
+    def _follow(self, session: SparkSession) -> None:
+        context, segment = self.context, self.context.segment
+        frames = read_frames(session, self._spec, self._side.rows)
         result = build(self._pipeline, context.deployment, segment, frames)
         self._lag_us = output_lag_us(self._pipeline, result)
-        frame = self._writing(result)
+        frame = self._side.writing(result)
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
             return
@@ -238,17 +254,8 @@ class SparkUnit:
         if self._failure is not None and not self._stopping.is_set():
             raise self._failure
 
-    def _writing(self, frame: DataFrame) -> DataFrame:
-        context, tasks = self.context, self._spec.tasks
-        checkpoint = self._checkpoint(context.generation)
-        return writing(
-            frame,
-            context.segment.outputs,
-            layout=context.log.layout,
-            shard=context.unit.shard,
-            generation=context.generation,
-            number=lambda: number_in_task(checkpoint, tasks),
-        )
+    def _not_planned(self, number: int, error: BaseException) -> None:
+        self._number, self._failure = number, error
 
     # When a batch fails
 
@@ -339,9 +346,9 @@ class SparkUnit:
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
-        start = time.time()
+        start = self._side.ready_at()
         checkpoint = self._checkpoint(context.generation)
-        number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
+        number = self._number = batch_number(checkpoint, spark_batch, self._spec.partitions)
         stored = None
         if number in self._adopted or (self._chance and not context.segment.stateful):
             stored = self._stored(number)
@@ -366,9 +373,7 @@ class SparkUnit:
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> SliceRecord:
         """Run a batch and publish it; gives what counts on the first boundary."""
         context, log = self.context, self.context.log
-        written = collect_files(
-            frame, context.segment.outputs, layout=log.layout, shard=context.unit.shard
-        )
+        written = self._side.written(frame, number)
         # The mark is removed once a newer generation runs, the event stays.
         if self._stopping.is_set() or self._stop_marker().exists():
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
