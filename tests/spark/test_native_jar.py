@@ -16,7 +16,7 @@ from holdfast.runtime.spark.start.prepare import prepare
 
 pytestmark = pytest.mark.spark
 
-ENSURE = "from holdfast.runtime.spark.start.native import ensure_jar; print(ensure_jar())"
+ENSURE = "from holdfast.runtime.spark.start.native import find_jar; print(find_jar())"
 
 
 @pytest.fixture
@@ -59,7 +59,14 @@ def test_what_does_not_compile_is_told_in_one_line_and_done_without(
     assert "SliceSource.java" in line
     monkeypatch.setattr(native, "_compile", lambda jar: pytest.fail("compiled again"))
     assert native.find_jar() is None
-    monkeypatch.undo()
+
+
+def test_a_home_that_cannot_be_written_to_is_no_obstacle(tmp_path, monkeypatch):
+    """The session starts all the same, with slices through Python."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert native.find_jar() is None
+    assert "file" in native.ensure_jar()
 
 
 def test_a_word_that_means_nothing_is_refused(monkeypatch):

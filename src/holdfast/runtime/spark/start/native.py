@@ -66,40 +66,37 @@ def find_jar() -> Path | None:
     path = jar_path()
     if path.exists():
         return path
-    if wanted_side() == "python" or why_not() is not None:
+    if wanted_side() == "python" or _failure().exists():
         return None
-    return ensure_jar()
+    return path if ensure_jar() is None else None
 
 
-def why_not() -> str | None:
-    """What the compiler said when it last failed, in a line."""
-    try:
-        return _failure().read_text()
-    except FileNotFoundError:
-        return None
-
-
-def ensure_jar() -> Path | None:
-    """Compile the jar unless it is there; None if that failed, and then `why_not` tells why."""
+def ensure_jar() -> str | None:
+    """Compile the jar unless it is there; what went wrong, in a line, if anything did."""
     path = jar_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two finds it done
-        if path.exists():
-            return path
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            failure = _compile(temporary)
-            if failure is None:
-                os.utime(temporary, (LONG_AGO, LONG_AGO))
-                temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        if failure is not None:
-            _failure().write_text(failure)
-            return None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two finds it done
+            return None if path.exists() else _make(path)
+    except OSError as error:  # a home that cannot be written to is no reason not to run
+        return str(error)
+
+
+def _make(path: Path) -> str | None:
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        failure = _compile(temporary)
+        if failure is None:
+            os.utime(temporary, (LONG_AGO, LONG_AGO))
+            temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if failure is None:
         _failure().unlink(missing_ok=True)
-    return path
+    else:
+        _failure().write_text(failure)
+    return failure
 
 
 def _compile(jar: Path) -> str | None:
@@ -131,6 +128,7 @@ def _compile(jar: Path) -> str | None:
 
 
 def _failure() -> Path:
+    """Where it is noted what the compiler said, so that not every session asks it again."""
     return jar_path().with_suffix(".failed")
 
 

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable
 
 from holdfast.runtime.spark.start.archive import archive_path, ensure_archive
-from holdfast.runtime.spark.start.native import VARIABLE, ensure_jar, wanted_side, why_not
+from holdfast.runtime.spark.start.native import VARIABLE, ensure_jar, wanted_side
 
 
 def prepare(say: Callable[[str], None]) -> None:
     """Make what is not there yet; without it everything works, only slower."""
-    if wanted_side() == "native" and ensure_jar() is None:
-        say(f"slices go through Python ({VARIABLE}=python): Java did not compile: {why_not()}")
+    failure = ensure_jar() if wanted_side() == "native" else None
+    if failure is not None:
+        say(f"slices go through Python ({VARIABLE}=python), Java did not compile: {failure}")
     if archive_path().exists():
         return
     say("building Spark's class archive, once per machine (about a minute)")
