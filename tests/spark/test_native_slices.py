@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
+import time
 from dataclasses import replace
 
+import psutil
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from holdfast.deployment import Boundary
 from holdfast.deployment.records import SliceRecord
+from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NoWatch
+from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.io.native import NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, LogReader, ReaderSpec
@@ -58,6 +65,49 @@ def spark():
     assert side_of(session) == "native"
     yield session
     session.stop()
+
+
+def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
+    """Two units with a boundary between them read, count and write; Java alone does it.
+
+    The first of its session: workers of others would still be there.
+    """
+    app = Pipeline("lean", event_time=("ts", "1 second"), epoch="0.3s")
+    source = app.source("rows", Generator(rows_of_epoch, "ts timestamp, key string, n bigint"))
+    doubled = source.map("double", lambda frame: frame.withColumn("n", F.col("n") * 2))
+    app.sink("out", doubled.aggregate("sum", sums, key="key", output="upsert"), Parquet("out"))
+    deployment = deploy(app, cuts="all", shards={"sum": 2})
+    host = SparkUnitHost(deployment, app, tmp_path, spark=spark)
+    end = time.monotonic() + 300
+    try:
+        for unit in deployment.units():
+            host.start(unit, 0, None)
+        while not all(item.batch >= 3 for item in host.poll()):
+            assert time.monotonic() < end, host.poll()
+            assert not [item.error for item in host.poll() if item.state == "failed"]
+            time.sleep(0.05)
+        started = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+        assert not [words for words in started if "spark.start.daemon" in words]
+    finally:
+        host.close()
+    upto = SliceLog(tmp_path).range("out#0", 2).upto
+    found = {}
+    for number in range(3):
+        for path in (tmp_path / "out").glob(f"part-{number:010d}*.parquet"):
+            found.update({row["key"]: row["total"] for row in pq.read_table(path).to_pylist()})
+    rows = [row for epoch in range(upto + 1) for row in rows_of_epoch(epoch, 0)]
+    assert found == {
+        key: sum(2 * n for _, at, n in rows if at == key) for key in {row[1] for row in rows}
+    }
+
+
+def rows_of_epoch(epoch, seed):
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=epoch)
+    return [(start, f"k{n % 5}", n + seed) for n in range(epoch, epoch + 8)]
+
+
+def sums(frame):
+    return frame.groupBy("key").agg(F.sum("n").alias("total"))
 
 
 def made(spark, kinds, rows=SOME, tasks=2):
