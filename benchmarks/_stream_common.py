@@ -38,6 +38,7 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.spark.start.native import VARIABLE
 
 INPUT = "HOLDFAST_BENCH_INPUT"
 """Environment variable with the input directory: nodes load this module too."""
@@ -222,6 +223,19 @@ def scratch() -> Iterator[Path]:
         yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def slices(side: str) -> Iterator[None]:
+    """Nodes started meanwhile read and write slices in Java (`native`) or through `python`."""
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = side
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before
 
 
 # Holdfast

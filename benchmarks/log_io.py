@@ -1,18 +1,21 @@
-"""Rows per second through the slice log against Spark's native Parquet writer and reader.
+"""Rows through the slice log, in Java and through Python, against Spark's own Parquet files.
 
-Same rows, same session, alternating, best of several rounds:
+Same rows, same session, alternating, best of several rounds; CPU time of all processes together:
 
     python -m benchmarks.log_io [--rows 500000] [--rounds 5] [--quick] [--json FILE]
 
-The slice log pays for an Arrow hop to Python, a layout by key group, digests and checksums.
+The slice log pays for a layout by key group, digests and checksums; through Python for an Arrow hop
+there and back too.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +25,12 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from holdfast.deployment import Boundary
 from holdfast.deployment.records import SliceRecord
+from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.log.watch import NoWatch
+from holdfast.runtime.spark.io.native import NativeSource, write_natively
+from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.start.session import start_session
 
@@ -41,27 +47,36 @@ def rows_of(spark: SparkSession, rows: int) -> DataFrame:
     return frame
 
 
-def timed(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def timed(action: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and seconds of CPU time."""
+    meter = CpuMeter()
+    start, cpu = time.perf_counter(), meter.with_own()
     action()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, meter.with_own() - cpu
 
 
 class Slices:
     """Writes and reads through the log as units do."""
 
     def __init__(
-        self, spark: SparkSession, frame: DataFrame, root: Path, key: tuple[str, ...]
+        self,
+        spark: SparkSession,
+        frame: DataFrame,
+        root: Path,
+        key: tuple[str, ...],
+        *,
+        native: bool,
     ) -> None:
-        self.spark, self.frame, self.root = spark, frame, root
+        self.spark, self.frame, self.root, self.native = spark, frame, root, native
         self.boundary = Boundary(operator="bench", key=key)
         self.log = SliceLog(root)
         self.number = -1
 
     def write(self) -> None:
         self.number += 1
-        written = write_files(
-            self.frame,
+        rows = keyed(self.frame, (self.boundary,)) if self.native else self.frame
+        written = (write_natively if self.native else write_files)(
+            rows,
             (self.boundary,),
             log=self.log,
             shard=0,
@@ -90,28 +105,46 @@ class Slices:
             groups=(0, 128),
             batching=Batching(one_epoch_per_batch=True),
         )
-        clock = self.spark.range(number, number + 1, numPartitions=1)
-        rows = clock.mapInArrow(task(spec, 0), spec.inputs[0].struct())
+        if self.native:
+            source = NativeSource(
+                self.spark,
+                spec,
+                log=self.log,
+                watch=NoWatch(),
+                stopping=threading.Event(),
+                failed=lambda *_: None,
+            )
+            rows = source.batch_rows(self.spark, 0, number)
+        else:
+            clock = self.spark.range(number, number + 1, numPartitions=1)
+            rows = clock.mapInArrow(task(spec, 0), spec.inputs[0].struct())
         rows.write.format("noop").mode("overwrite").save()
+        if self.native:
+            source.close()
 
 
-def measure(rows: int, rounds: int) -> dict[str, float]:
+def measure(rows: int, rounds: int) -> dict[str, dict[str, float]]:
     spark = start_session("log-io", memory_mb=1024)
     root = Path(tempfile.mkdtemp())
     try:
         frame = rows_of(spark, rows)
-        keyed = Slices(spark, frame, root / "keyed", ("word",))
-        plain = Slices(spark, frame, root / "plain", ())
+        logs = {
+            f"slices {where}{key}": Slices(
+                spark, frame, root / where / key, columns, native=where == "in Java"
+            )
+            for where in ("in Java", "in Python")
+            for key, columns in (("", ()), (" by key", ("word",)))
+        }
         parquet = str(root / "parquet")
-        times: dict[str, list[float]] = {}
+        times: dict[str, list[tuple[float, float]]] = {}
 
         def take(name: str, action: Callable[[], object]) -> None:
             times.setdefault(name, []).append(timed(action))
 
         for number in range(rounds):
             take("parquet write", lambda: frame.write.mode("overwrite").parquet(parquet))
-            take("slices write", plain.write)
-            take("slices by key write", keyed.write)
+            for name, log in logs.items():
+                take(f"{name} write", log.write)
             take(
                 "parquet read",
                 lambda: (
@@ -122,9 +155,15 @@ def measure(rows: int, rounds: int) -> dict[str, float]:
                     .save()
                 ),
             )
-            take("slices read", lambda n=number: plain.read(n))  # type: ignore[misc]
-            take("slices by key read", lambda n=number: keyed.read(n))  # type: ignore[misc]
-        return {name: rows / min(values) for name, values in times.items()}
+            for name, log in logs.items():
+                take(f"{name} read", functools.partial(log.read, number))
+        return {
+            name: {
+                "rows_per_s": rows / min(wall for wall, _ in values),
+                "cpu_us_per_row": 1e6 * min(cpu for _, cpu in values) / rows,
+            }
+            for name, values in times.items()
+        }
     finally:
         spark.stop()
         shutil.rmtree(root, ignore_errors=True)
@@ -141,11 +180,9 @@ def main() -> None:
         options.rows, options.rounds = 100_000, 2
     found = measure(options.rows, options.rounds)
     if options.json:
-        rounded = {name: round(value) for name, value in found.items()}
-        options.json.write_text(json.dumps(rounded, indent=1) + "\n")
-    for name, value in found.items():
-        native = found["parquet write" if name.endswith("write") else "parquet read"]
-        print(f"{name:20} {value:12,.0f} rows/s   {value / native:5.2f} of parquet")
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    for name, row in found.items():
+        print(f"{name:30} {row['rows_per_s']:12,.0f} rows/s {row['cpu_us_per_row']:8.2f} us of CPU")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,11 @@ from benchmarks._stream_common import (
     PlainCount,
     end_on_terminate,
     scratch,
+    slices,
 )
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.profile.cpu import sessions_cpu
-from holdfast.runtime.spark.start.java import ensure_archive
+from holdfast.runtime.spark.start.archive import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount
 BAR_RATE = 50_000
@@ -41,10 +42,14 @@ VARIANTS: dict[str, Any] = {
     PLAIN: "stock, 2 partitions",
     "plain, our settings": "our settings",
     "one unit": "none",
+    "one unit, Python": "none",
     "cut after filter": ["filter"],
+    "cut after filter, Python": ["filter"],
     "cut everywhere": "all",
+    "cut everywhere, Python": "all",
 }
-"""A plain query's settings, or the cuts of a deployment."""
+"""A plain query's settings, or the cuts of a deployment: slices in Java, or through Python."""
+THROUGH_PYTHON = ", Python"
 BEHIND_S = 3.0
 BACKLOG_ROWS = 200_000
 """What waits at saturation: a few batches' worth."""
@@ -69,7 +74,7 @@ def main() -> None:
     seconds = args.seconds or (10.0 if args.quick else 30.0)
     ensure_archive()
     heads = "".join(f"{f'{rate // 1000}k':>18}" for rate in rates)
-    print(f"{'':22}{heads}{'saturation':>12}{'ratio':>7}{'cpu us/row':>12}", flush=True)
+    print(f"{'':26}{heads}{'saturation':>12}{'ratio':>7}{'cpu us/row':>12}", flush=True)
     rows: dict[str, dict[str, Any]] = {}
     for name in args.only or VARIANTS:
         rows[name] = measure(name, rates, seconds, args.memory_mb)
@@ -77,8 +82,10 @@ def main() -> None:
         rows[name]["ratio"] = rows[name]["rows_per_s"] / plain if plain else None
         _print(name, rows[name])
     boundary = boundary_cost(rows)
-    if boundary is not None:
-        print(f"\na boundary costs {boundary:.2f} us of processor time per row that crosses it")
+    through_python = boundary_cost(rows, THROUGH_PYTHON)
+    for cost, side in ((boundary, "in Java"), (through_python, "through Python")):
+        if cost is not None:
+            print(f"a boundary costs {cost:.2f} us of CPU per row that crosses it {side}")
     sustained = {
         name: step["sustained"]
         for name, row in rows.items()
@@ -89,13 +96,19 @@ def main() -> None:
         met = all(sustained.values())
         print(f"bar of {BAR_RATE:,} rows/s sustained by all: {'met' if met else 'missed'}")
     if args.json:
-        result = {"variants": rows, "boundary_us_per_row": boundary, "sustained": sustained}
+        result = {
+            "variants": rows,
+            "boundary_us_per_row": boundary,
+            "boundary_us_per_row_through_python": through_python,
+            "sustained": sustained,
+        }
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def measure(name: str, rates: tuple[int, ...], seconds: float, memory_mb: int) -> dict[str, Any]:
     """One variant from start to end."""
-    with scratch() as root:
+    side = "python" if name.endswith(THROUGH_PYTHON) else "native"
+    with slices(side), scratch() as root:
         feed = Feed(root, rows_per_s=START_RATE)
         system: System
         if name.startswith("plain"):
@@ -214,12 +227,13 @@ def _several_changes(
         time.sleep(0.1)
 
 
-def boundary_cost(rows: dict[str, dict[str, Any]]) -> float | None:
+def boundary_cost(rows: dict[str, dict[str, Any]], side: str = "") -> float | None:
     """Processor time that the cut after `filter` adds, per row that crosses it."""
-    if not {"one unit", "cut after filter"} <= rows.keys():
+    whole, cut_once = f"one unit{side}", f"cut after filter{side}"
+    if not {whole, cut_once} <= rows.keys():
         return None
-    cut = rows["cut after filter"]
-    added = cut["cpu_us_per_row"] - rows["one unit"]["cpu_us_per_row"]
+    cut = rows[cut_once]
+    added = cut["cpu_us_per_row"] - rows[whole]["cpu_us_per_row"]
     return float(added / cut["crossed_per_row"]["filter#0"])
 
 
@@ -251,7 +265,7 @@ def _print(name: str, row: dict[str, Any]) -> None:
         cells += f"{('yes ' if step['sustained'] else 'NO ') + latency:>18}"
     ratio = f"{row['ratio']:7.2f}" if row["ratio"] else f"{'-':>7}"
     print(
-        f"{name:22}{cells}{row['rows_per_s']:12,.0f}{ratio}{row['cpu_us_per_row']:12.1f}",
+        f"{name:26}{cells}{row['rows_per_s']:12,.0f}{ratio}{row['cpu_us_per_row']:12.1f}",
         flush=True,
     )
 

@@ -482,7 +482,7 @@ def table(rows: list[Row]) -> str:
 @contextlib.contextmanager
 def _archive() -> Iterator[None]:
     """The class archive that Holdfast and the tuned query start with is made beforehand."""
-    from holdfast.runtime.spark.start.java import ensure_archive
+    from holdfast.runtime.spark.start.archive import ensure_archive
 
     ensure_archive()
     yield

@@ -32,12 +32,15 @@ from benchmarks._stream_common import (
     PlainCount,
     end_on_terminate,
     scratch,
+    slices,
 )
 from holdfast.control.status import RunView
-from holdfast.runtime.spark.start.java import ensure_archive
+from holdfast.runtime.spark.start.archive import ensure_archive
 
 BAR = 5.0
 HOLDFAST = "holdfast"
+SYSTEMS = {"native": HOLDFAST, "python": "holdfast, Python"}
+"""Slices in Java, and through Python."""
 REFERENCE = PLAIN_SETTINGS[1]
 STEADY_BATCHES = 3
 PHASES = ("detect_s", "restore_s", "catch_up_s", "total_s", "fresh_s")
@@ -66,7 +69,9 @@ def main() -> None:
     rows: list[Row] = []
     print(f"{'system':22}" + "".join(f"{name[:-2]:>10}" for name in PHASES), flush=True)
     for _ in range(rounds):
-        rows += [*holdfast(args.rate, kills, cuts)]
+        for side in ("native", "python"):
+            with slices(side):
+                rows += [*holdfast(args.rate, kills, cuts, SYSTEMS[side])]
         for settings in compared:
             rows += [*plain(args.rate, kills, settings)]
     medians = {
@@ -74,7 +79,7 @@ def main() -> None:
             phase: statistics.median(row[phase] for row in rows if row["system"] == name)
             for phase in PHASES
         }
-        for name in (HOLDFAST, *compared)
+        for name in (*SYSTEMS.values(), *compared)
     }
     load = statistics.median(row["load"] for row in rows)
     print(f"\nmedians (load average {load:.1f} on {os.cpu_count()} processors)")
@@ -85,6 +90,8 @@ def main() -> None:
     print()
     for name, ratio in ratios.items():
         print(f"holdfast is {ratio:.1f} times faster than the plain query, {name}")
+    through_python = medians[SYSTEMS["python"]]["total_s"]
+    print(f"slices in Java: {ours / through_python:.2f} of the time they take through Python")
     met = ratios[REFERENCE] >= BAR
     print(f"bar of {BAR:.0f} times against {REFERENCE}: {'met' if met else 'missed'}")
     if args.json:
@@ -92,7 +99,7 @@ def main() -> None:
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def holdfast(rate: float, kills: int, cuts: Any) -> list[Row]:
+def holdfast(rate: float, kills: int, cuts: Any, name: str = HOLDFAST) -> list[Row]:
     """Kill whichever node runs the units; a spare that has warmed up takes over each time."""
     with scratch() as root:
         feed = Feed(root, rows_per_s=rate)
@@ -103,8 +110,8 @@ def holdfast(rate: float, kills: int, cuts: Any) -> list[Row]:
                 for _ in range(kills):
                     view = system.wait_ready(spares=1)
                     _steady(system, view)
-                    rows.append(_kill_node(system, feed))
-                    _print(HOLDFAST, rows[-1])
+                    rows.append({**_kill_node(system, feed), "system": name})
+                    _print(name, rows[-1])
                 return rows
             finally:
                 feed.close()
@@ -139,7 +146,6 @@ def _kill_node(system: HoldfastCount, feed: Feed) -> Row:
     caught_up_at = max(item.caught_up_at for item in mine if item.caught_up_at is not None)
     fresh = _fresh(feed, system.out, killed_at)
     return {
-        "system": HOLDFAST,
         "detect_s": detected_at - killed_at,
         "restore_s": restored_at - detected_at,
         "catch_up_s": caught_up_at - restored_at,

@@ -32,7 +32,7 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.node.processes import session_members
-from holdfast.runtime.spark.start.java import ensure_archive
+from holdfast.runtime.spark.start.archive import ensure_archive
 
 JVM_BAR_MB = 900.0
 MB = 1024 * 1024

@@ -13,6 +13,7 @@ from tests.spark.drivers import run_driver
 
 from holdfast.runtime.log.crash import CRASH_POINTS
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.spark.start.native import VARIABLE
 
 HERE = Path(__file__).parent
 APP = HERE / "crash_app.py"
@@ -73,10 +74,16 @@ def kept_late_rows(log: SliceLog) -> int:
 
 
 @pytest.mark.spark
-def test_one_run_survives_every_crash_point_in_turn(tmp_path):
-    """A stateful unit is killed at each point in turn; nothing is lost and nothing doubled."""
+@pytest.mark.sample(sides=("native", "python"))
+@pytest.mark.parametrize("sides", [("native", "python"), ("native",), ("python",)], ids=str)
+def test_one_run_survives_every_crash_point_in_turn(tmp_path, monkeypatch, sides):
+    """A stateful unit is killed at each point in turn; nothing is lost and nothing doubled.
+
+    Neither if every other generation reads and writes slices the other way.
+    """
     folder = tmp_path / "run"
     for generation, point in enumerate(p for p in CRASH_POINTS if p != "during-clone"):
+        monkeypatch.setenv(VARIABLE, sides[generation % len(sides)])
         crash_at = f"{point}:count#0@{1 + 2 * generation}"
         assert run(folder, generation, 10_000, crash_at) == -signal.SIGKILL
     assert run(folder, 4, 10_000, "during-clone:count#0") == -signal.SIGKILL

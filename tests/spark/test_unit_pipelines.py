@@ -32,6 +32,7 @@ from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.start.native import VARIABLE
 from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -219,6 +220,7 @@ def test_waiting_tasks_ask_the_nodes_watcher(spark, tmp_path, monkeypatch):
         rung.append(path)
         ring(watch, path)
 
+    monkeypatch.setenv(VARIABLE, "python")  # Java waits in this process
     monkeypatch.setattr(NodeWatch, "_ask", note)
     monkeypatch.setattr(NodeWatch, "told", told)
     p = Pipeline("idle", epoch="2s")

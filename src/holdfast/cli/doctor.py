@@ -145,7 +145,8 @@ def _java() -> Iterator[Finding]:
     from holdfast.errors import BadInputError
 
     try:
-        from holdfast.runtime.spark.start.java import archive_path, find_java_home, java_version
+        from holdfast.runtime.spark.start.archive import archive_path
+        from holdfast.runtime.spark.start.java import find_java_home, java_version
     except ModuleNotFoundError:
         return
     try:

@@ -124,8 +124,8 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
         first: int | None
         if checkpointed:
             found = newest_checkpoint(folder)
-            tasks = len(segment.inputs) * int(spec.options.get("partitions", 1))
-            kept = next_batch(found, tasks) if found else None
+            rows = int(spec.options.get("partitions", 1))
+            kept = next_batch(found, rows) if found else None
             first = kept if found else 0
             if kept is not None or not found:
                 rebuilt = rebuilt_start(log, deployment, unit, first=kept, fresh=fresh)

@@ -20,7 +20,9 @@ from holdfast.predict.statistics import (
     dump_statistics,
     load_statistics,
 )
-from holdfast.runtime.spark.start.java import archive_path, cache_folder
+from holdfast.runtime.spark.start.archive import archive_path
+from holdfast.runtime.spark.start.java import cache_folder
+from holdfast.runtime.spark.start.native import wanted_side
 
 _ELSEWHERE = "not measured here, reference:"
 _DATED = " (profile of"
@@ -34,7 +36,7 @@ def cores() -> int:
 def machine_path() -> Path:
     """Where the numbers of this machine are, for these versions of Java and Spark."""
     # The class archive's name stands for the versions of Java and PySpark already.
-    words = f"{cores()}\n{archive_path().name}"
+    words = f"{cores()}\n{archive_path().name}\n{wanted_side()}"
     return cache_folder() / f"machine-{hashlib.sha256(words.encode()).hexdigest()[:16]}.json"
 
 

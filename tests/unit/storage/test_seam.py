@@ -77,8 +77,13 @@ LISTED = {
     "runtime/node/program.py": ("mkdir touch", MACHINE),
     "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
-    "runtime/spark/start/java.py": (
-        "chmod exists fcntl.flock mkdir open read_text replace shutil.which unlink write_text",
+    "runtime/spark/start/archive.py": (
+        "exists fcntl.flock mkdir open read_text replace unlink",
+        MACHINE,
+    ),
+    "runtime/spark/start/java.py": ("chmod mkdir replace shutil.which write_text", MACHINE),
+    "runtime/spark/start/native.py": (
+        "exists fcntl.flock glob mkdir open os.utime read_bytes replace unlink write_text",
         MACHINE,
     ),
     "runtime/spark/start/prepare.py": ("exists", MACHINE),

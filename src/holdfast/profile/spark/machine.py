@@ -30,8 +30,10 @@ from holdfast.profile.cpu import load_average
 from holdfast.profile.spark.replay import UNIT, Replay, Sample, Seen, drop, read_only
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.spark.io.native import write_natively
+from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec
+from holdfast.runtime.spark.start.native import side_of
 from holdfast.storage import open_storage
 
 Say = Callable[[str], None]
@@ -108,10 +110,12 @@ class _Bench:
     def slices(self) -> tuple[Affine, Affine]:
         """Writing and reading."""
         care, root = self._care, self._folder / "slices"
-        log = SliceLog(root)
+        log, native = SliceLog(root), side_of(self._spark) == "native"
 
         def publish(frame: DataFrame, number: int) -> None:
-            written = write_files(frame, (_OUT,), log=log, shard=0, number=number, generation=0)
+            write = write_natively if native else write_files
+            rows = keyed(frame, (_OUT,)) if native else frame
+            written = write(rows, (_OUT,), log=log, shard=0, number=number, generation=0)
             record = SliceRecord(
                 boundary=_OUT.name,
                 shard=0,

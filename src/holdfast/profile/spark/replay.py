@@ -13,6 +13,7 @@ import contextlib
 import itertools
 import json
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,11 @@ from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.spark.frames.compile import read_frames
+from holdfast.runtime.spark.io.native import NativeSource
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
+from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import unit_session
 
 UNIT = "replay#0"
@@ -172,7 +176,8 @@ class Replay:
         feeder = _Feeder(self, log, spec, choose)
         self.started = time.monotonic()
         session = unit_session(self.spark, snapshot_batches=self.snapshot_batches)
-        frame = self.build(read_frames(session, spec))
+        rows = feeder.source.rows if feeder.source is not None else None
+        frame = self.build(read_frames(session, spec, rows))
         query = (
             frame.writeStream.foreachBatch(feeder.batch)
             .outputMode(self.mode)
@@ -189,6 +194,7 @@ class Replay:
             with contextlib.suppress(Exception):  # whatever ended the query is told, not this
                 self.progress = [json.loads(item.json) for item in query.recentProgress]
                 query.stop()
+            feeder.close()
         if feeder.error is not None and not isinstance(feeder.error, _EnoughError):
             raise BadInputError(f"a replayed batch failed: {_line(feeder.error)}") from feeder.error
         if not ended:
@@ -213,8 +219,22 @@ def _so_many(amount: float, batches: int) -> Callable[[Sequence[Seen]], float | 
     return lambda seen: amount if len(seen) < batches else None
 
 
+class _FedSource(NativeSource):
+    """Publishes the input of a batch when Spark asks for it."""
+
+    feed: Callable[[int], None]
+
+    def plan(self, number: int) -> str:
+        try:
+            self.feed(number)
+        except BaseException as error:
+            self._failed(number, error)
+            raise
+        return super().plan(number)
+
+
 class _Feeder:
-    """The foreachBatch function: publishes input, times what follows."""
+    """Publishes input when Spark is ready for it; its foreachBatch function times what follows."""
 
     def __init__(
         self,
@@ -227,11 +247,38 @@ class _Feeder:
         self.error: BaseException | None = None
         self._replay, self._log, self._spec, self._choose = replay, log, spec, choose
         self._meter = CpuMeter()
+        self._fed: tuple[int, float, float, int, int] = (-1, 0.0, 0.0, 0, 0)
+        """Number of the last batch published, when that was, and its rows and size."""
+        self.source = self._native_source() if side_of(replay.spark) == "native" else None
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.close()
+
+    def _native_source(self) -> _FedSource:
+        source = _FedSource(
+            self._replay.spark,
+            self._spec,
+            log=self._log,
+            watch=NoWatch(),
+            stopping=threading.Event(),
+            failed=lambda _, error: self._fail(error),
+        )
+        source.feed = self._feed
+        return source
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+
+    def _feed(self, number: int) -> None:
+        if self._fed[0] != number:
+            began, began_cpu_s = time.monotonic(), self._meter.with_own()
+            self._fed = (number, began, began_cpu_s, *self._publish(number, self._amount()))
 
     def batch(self, frame: DataFrame, number: int) -> None:
         try:
-            began, began_cpu_s = time.monotonic(), self._meter.with_own()
-            rows, size = self._publish(number, self._amount())
+            self._feed(number)
+            _, began, began_cpu_s, rows, size = self._fed
             cpu_s, wall_s = self._timed(lambda: self._replay.deliver(frame, number))
             read = (0.0, 0.0)
             if self._replay.compare is not None:
@@ -249,7 +296,7 @@ class _Feeder:
                 )
             )
         except BaseException as error:
-            self.error = error
+            self._fail(error)
             raise
 
     def _amount(self) -> float:
@@ -283,7 +330,10 @@ class _Feeder:
         spec, compare = self._spec, self._replay.compare
         frames = {}
         for index, item in enumerate(spec.inputs):
-            place = number * spec.tasks + index * spec.partitions
+            if self.source is not None:
+                frames[item.boundary] = self.source.batch_rows(self._replay.spark, index, number)
+                continue
+            place = number * spec.partitions
             clock = self._replay.spark.range(place, place + 1, 1, 1).withColumnRenamed(
                 "id", "value"
             )

@@ -53,12 +53,14 @@ def clone_checkpoint(folder: Storage, source: int, target: int, *, unit: str, cr
     folder.clone(begin, end, first=_ORDER, edit=edit, step=step)
 
 
-def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: int) -> None:
+def make_checkpoint(
+    folder: Storage, generation: int, *, next_batch: int, rows: int, sources: int
+) -> None:
     """A checkpoint of a query without state that goes on with a batch of ours.
 
-    Such a query needs nothing of its past but how far its clock source has come: Spark is told
-    that it has planned and committed one batch, up to there. `rows` stand for one batch. Without
-    the commit, which comes last, it is one that has not begun, and is made once more.
+    Such a query needs nothing of its past but how far its sources, one per input, have come: Spark
+    is told that it has planned and committed one batch, up to there. `rows` stand for one batch.
+    Without the commit, which comes last, it is one that has not begun, and is made once more.
     """
     checkpoint = generation_word(generation)
     folder.make_checkpoint(checkpoint)
@@ -66,8 +68,10 @@ def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: 
         return
     settings = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
     reached = {"offset": next_batch * rows, "timestamp": next_batch * _CLOCK_STEP_MS}
+    # As Spark writes it, without spaces: sources read nothing else.
+    offset = json.dumps(reached, separators=(",", ":"))
     files = {
-        "offsets/0": ("v1", json.dumps(settings), json.dumps(reached)),
+        "offsets/0": ("v1", json.dumps(settings), *[offset] * sources),
         "commits/0": ("v1", json.dumps({"nextBatchWatermarkMs": 0})),
     }
     for name, lines in files.items():

@@ -10,9 +10,11 @@ sought that the batch can go on without.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from holdfast.runtime.log.slicelog import MAX_SKIPS
+from holdfast.deployment.records import SkipRecord, SliceRecord
+from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog
 
 Step: TypeAlias = Literal["again", "adopt", "search", "fail"]
 """`again`: run the batch with the version to use now; `adopt`: take what is published without
@@ -41,3 +43,19 @@ def after_failure(
     if used != version_to_use(published, newest):
         return "again"
     return "fail" if published is not None or newest >= MAX_SKIPS else "search"
+
+
+def skips_to_use(
+    log: SliceLog, unit: str, stored: Callable[[int], SliceRecord | None]
+) -> dict[int, SkipRecord]:
+    """The rows that a unit's batches leave out; `stored` tells what a batch has published."""
+    found = {}
+    for number in log.skipping(unit):
+        newest, published = log.newest_skip(unit, number), stored(number)
+        version = version_to_use(
+            published.skip if published else None, newest.version if newest else 0
+        )
+        skip = log.skip(unit, number, version) if version else None
+        if skip is not None:
+            found[number] = skip
+    return found

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -18,10 +18,7 @@ from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
 from holdfast.runtime.spark.io.publish import hashable
-from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
-
-_MARK = "_hf_mark"
-"""Column with Spark's next watermark in a tick row, null in all others."""
+from holdfast.runtime.spark.io.reader import MARK, TICK, InputSpec, ReaderSpec, task
 
 _ROW = "_hf_row"
 """Column with a hash of all others."""
@@ -52,6 +49,7 @@ def input_specs(
                 shards=deployment.producer(name).shards,
                 schema=schema.json(),
                 event_column=event_column(pipeline, schema),
+                ticks=segment.stateful,
                 delay_us=round(delay_s * 1e6),
             )
         )
@@ -72,41 +70,57 @@ def output_lag_us(pipeline: Pipeline, result: DataFrame) -> int | None:
     return join_lag_us(result, column) if column else 0
 
 
-def read_frames(spark: SparkSession, spec: ReaderSpec) -> dict[str, DataFrame]:
-    """One streaming DataFrame per input, all from one source, with watermarks and without ticks."""
-    clock = (
-        spark.readStream.format("rate-micro-batch")
-        .option("rowsPerBatch", spec.tasks)
-        .option("numPartitions", spec.tasks)
-        .load()
-        .select("value")
-    )
+Rows: TypeAlias = Callable[[SparkSession, int], DataFrame]
+"""Makes the streaming frame of an input, by its place; with a column `MARK` if it has ticks."""
+
+
+def read_frames(
+    spark: SparkSession, spec: ReaderSpec, rows: Rows | None = None
+) -> dict[str, DataFrame]:
+    """One streaming DataFrame per input, with watermarks and without ticks.
+
+    `rows` are read through Python unless told otherwise.
+    """
+    rows = rows or python_rows(spec)
     frames = {}
     for index, item in enumerate(spec.inputs):
-        place = F.pmod(F.col("value"), F.lit(spec.tasks))
-        first = index * spec.partitions
-        mine = clock.where(place.between(first, first + spec.partitions - 1))
-        frame = (mine if len(spec.inputs) > 1 else clock).mapInArrow(
-            task(spec, index), item.struct()
-        )
-        # Without an event time there are no ticks.
-        rows = _watched(frame, item.event_column) if item.event_column else frame
-        frames[item.boundary] = _marked(rows.drop(TICK), item)
+        frame = rows(spark, index)
+        frames[item.boundary] = _marked(_watched(frame) if item.ticking else frame, item)
     return frames
 
 
-def _watched(frame: DataFrame, event_column: str) -> DataFrame:
+def python_rows(spec: ReaderSpec) -> Rows:
+    """Inputs that are read by Python in Spark's workers."""
+
+    def rows(spark: SparkSession, index: int) -> DataFrame:
+        item = spec.inputs[index]
+        clock = (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", spec.partitions)
+            .option("numPartitions", spec.partitions)
+            .load()
+            .select("value")
+        )
+        frame = clock.mapInArrow(task(spec, index), item.struct())
+        if item.ticking:
+            mark = F.when(F.col(TICK), F.col(f"`{item.ticking}`"))
+            frame = frame.withColumn(MARK, mark)
+        return frame.drop(TICK)
+
+    return rows
+
+
+def _watched(frame: DataFrame) -> DataFrame:
     """The rows behind a watermark that only ticks move.
 
     Spark takes a watermark from the newest row, which may be ahead of the recorded one: rows of
     several sources or shards meet behind a boundary, and a window's row is as old as its window. So
     it is given a column to watch that only ticks have.
     """
-    mark = F.when(F.col(TICK), F.col(f"`{event_column}`"))
-    watched = frame.withColumn(_MARK, mark).withWatermark(_MARK, "0 seconds")
+    watched = frame.withWatermark(MARK, "0 seconds")
     # Spark pushes filters below a watermark, an operator's own too, and ticks would not pass them.
     # It leaves alone what is on the watched column, and moves nothing past what is not determined.
-    return watched.where(F.col(_MARK).isNull() & (F.spark_partition_id() >= 0)).drop(_MARK)
+    return watched.where(F.col(MARK).isNull() & (F.spark_partition_id() >= 0)).drop(MARK)
 
 
 def _marked(frame: DataFrame, item: InputSpec) -> DataFrame:

@@ -58,16 +58,20 @@ def writing(
 
     `number` is called in tasks and tells the number of the batch.
     """
-    group_columns = [f"_hf_group{index}" for index in range(len(boundaries))]
+    folders = [log.data(boundary.name, shard).address("") for boundary in boundaries]
+    write = _task(folders, _group_columns(boundaries), generation, number)
+    return keyed(frame, boundaries).mapInArrow(write, f"{_MESSAGE} string")
+
+
+def keyed(frame: DataFrame, boundaries: tuple[Boundary, ...]) -> DataFrame:
+    """Behind the columns, every row's key group on each boundary, and its hash."""
     groups = [
         _group(boundary.key).alias(name)
-        for boundary, name in zip(boundaries, group_columns, strict=True)
+        for boundary, name in zip(boundaries, _group_columns(boundaries), strict=True)
     ]
     hashed = F.xxhash64(*[hashable(frame, name) for name in frame.columns]).alias(_HASH)
     columns = [F.col(f"`{name}`") for name in frame.columns]
-    folders = [log.data(boundary.name, shard).address("") for boundary in boundaries]
-    write = _task(folders, group_columns, generation, number)
-    return frame.select(*columns, *groups, hashed).mapInArrow(write, f"{_MESSAGE} string")
+    return frame.select(*columns, *groups, hashed)
 
 
 def collect_files(
@@ -80,10 +84,15 @@ def collect_files(
     for message in sorted(told, key=lambda message: int(message["task"])):
         for boundary, item in zip(boundaries, message["files"], strict=True):
             if item is not None:
-                files[boundary.name].append(_slice_file(item))
-    for boundary in boundaries:
-        if files[boundary.name]:
-            log.data(boundary.name, shard).sync("")
+                files[boundary.name].append(slice_file(item))
+    return synced(files, log, shard)
+
+
+def synced(files: dict[str, list[SliceFile]], log: SliceLog, shard: int) -> Written:
+    """See that the names of the files, per boundary, are there to stay."""
+    for name, items in files.items():
+        if items:
+            log.data(name, shard).sync("")
     return Written(files={name: tuple(items) for name, items in files.items()})
 
 
@@ -155,6 +164,10 @@ def relaid(
     ]
 
 
+def _group_columns(boundaries: tuple[Boundary, ...]) -> list[str]:
+    return [f"_hf_group{index}" for index in range(len(boundaries))]
+
+
 def _group(key: tuple[str, ...]) -> Any:
     if not key:
         return F.lit(0).cast("int")
@@ -214,5 +227,6 @@ def _task(
     return write
 
 
-def _slice_file(data: dict[str, Any]) -> SliceFile:
+def slice_file(data: dict[str, Any]) -> SliceFile:
+    """What a task has told of a file it wrote."""
     return SliceFile(**{**data, "parts": tuple(GroupPart(**part) for part in data["parts"])})

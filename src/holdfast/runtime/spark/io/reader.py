@@ -1,10 +1,14 @@
 """The slice log as a Spark stream: batch n of a unit reads what range record n says.
 
-Spark's own clock-like source gives one tiny row per part of batch n; a Python function behind it
-waits until the inputs allow range record n, puts or adopts it, and turns the row into the rows of
-that part. So a batch is planned before its input is there, no source process has to be started per
-query, and a query with several inputs reads each of them once. All inputs hang on the one source,
-as Spark would plan the offsets of two apart.
+`LogReader` decides: it waits until the inputs allow range record n, puts or adopts it, and knows
+what the batch reads. It does so once per batch in the driver, which tells Java (`native`), or in
+every reading task, where slices go through Python: there Spark's own clock-like source gives one
+tiny row per part of batch n, and a Python function behind it turns the row into the rows of that
+part. Either way a batch is planned before its input is there, and no source process has to be
+started per query.
+
+Every input is a source of its own, whose batch n follows batch n - 1 whatever is there: so Spark
+moves all of them in step, and their offsets are the same on either side.
 
 A batch without rows still has a range record, so it still runs: it carries a tick row per input
 with the recorded watermark, which alone moves Spark's, in every shard and every plan alike.
@@ -15,9 +19,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -34,6 +38,8 @@ from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
 
 TICK = "_hf_tick"
+MARK = "_hf_mark"
+"""Column with Spark's next watermark in a tick row, null in all others."""
 ROWS_PER_BATCH = 65_536
 """Small record batches are joined to about this size before Spark gets them."""
 MAX_READERS = 32
@@ -53,13 +59,23 @@ class InputSpec:
     schema: str
     """Spark's schema as JSON."""
     event_column: str | None = None
+    ticks: bool = True
+    """Whether ticks are injected, where there is an event time: only state heeds a watermark."""
     delay_us: int = 0
     """The pipeline's allowed lateness: how long deduplication within a watermark remembers."""
 
+    @property
+    def ticking(self) -> str | None:
+        """The event-time column, if there are ticks."""
+        return self.event_column if self.ticks else None
+
+    def columns(self) -> list[StructField]:
+        """The boundary's columns, nullable since a tick has none of them."""
+        return StructType.fromJson(json.loads(self.schema))._as_nullable().fields  # noqa: SLF001
+
     def struct(self) -> StructType:
-        """The boundary's columns, nullable since a tick has none of them, and whether a tick."""
-        fields = StructType.fromJson(json.loads(self.schema))._as_nullable().fields  # noqa: SLF001
-        return StructType([*fields, StructField(TICK, BooleanType())])
+        """The columns, and whether a row is a tick."""
+        return StructType([*self.columns(), StructField(TICK, BooleanType())])
 
     def arrow_schema(self) -> Any:
         return to_arrow_schema(self.struct(), timezone="UTC")
@@ -85,49 +101,87 @@ class ReaderSpec:
     watch: str = field(default="", repr=False)
     """Address of the node's watcher; empty: waiting tasks look for themselves."""
 
-    @property
-    def tasks(self) -> int:
-        """Rows that stand for one batch: one per input and part of its key groups."""
-        return len(self.inputs) * self.partitions
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedInput:
+    """What a batch reads of one input."""
+
+    slices: tuple[SliceRecord, ...]
+    """In reading order."""
+    groups: tuple[range, ...]
+    """Key groups of each task; there may be fewer than tasks."""
+    skipped: frozenset[int]
+    """Positions, in reading order over all tasks, of the rows to leave out."""
+    tick_us: int | None
+    """Spark's next watermark; None: not known yet."""
+
+
+class Waiting(Protocol):
+    """How to wait for files."""
+
+    def wait(self, paths: Sequence[str], timeout_s: float) -> bool:
+        """Until one of the paths exists or the time is up; whether one exists."""
+        ...
 
 
 class LogReader:
-    """Decides and reads the batches of one unit in one Python worker."""
+    """Decides and reads the batches of one unit, in one Python worker or in the driver."""
 
-    def __init__(self, spec: ReaderSpec) -> None:
+    def __init__(
+        self, spec: ReaderSpec, *, log: SliceLog | None = None, watch: Waiting | None = None
+    ) -> None:
         self.spec = spec
-        self.log = SliceLog(spec.root)
+        self.log = log or SliceLog(spec.root)
         self._stop = self.log.layout.stop_marker(spec.unit, spec.generation)
         self._backlog = Backlog(self.log, {item.boundary: item.shards for item in spec.inputs})
-        self._watch = remote_watch(spec.watch)
+        self._watch: Waiting = watch or remote_watch(spec.watch)
+        self._parent = os.getppid() if watch is None else None
+        """Of a worker, which must not outlive its node; a node may outlive whoever started it."""
         self._ranges: dict[int, RangeRecord] = {}
 
     def read(self, number: int, index: int, part: int) -> Iterator[Any]:
         """The rows of one task: one part of one input of a batch, the tick last."""
-        record = self._await(number)
-        if record is None:
+        found = self.batch(number)
+        if found is None:
             return
-        previous = self._need(number - 1)
-        item, spec = self.spec.inputs[index], self.spec
-        skipped = frozenset(spec.skips.get(number, {}).get(item.boundary, ()))
-        owned = range(*spec.groups)
-        # Skipped rows are counted over the whole input, so one task must read all of it.
-        parts = [owned] if skipped else split_range(owned, spec.partitions)
-        if part >= len(parts):
+        planned, item = found[index], self.spec.inputs[index]
+        if part >= len(planned.groups):
             return
-        slices = [
-            self._backlog.slice(item.boundary, shard, at)
-            for shard, numbers in enumerate(read_range(previous, record)[item.boundary])
-            for at in numbers
-        ]
         schema = item.arrow_schema()
-        rows = self._rows(item, slices, parts[part])
+        rows = self._rows(item, planned.slices, planned.groups[part])
+        skipped = planned.skipped
         for batch in _joined(_without(rows, skipped) if skipped else rows):
             yield _shaped(batch, schema)
-        if part == 0 and item.event_column and record.watermark_us is not None:
-            yield _tick(spark_watermark(record.watermark_us), item.event_column, schema)
+        if part == 0 and item.ticking and planned.tick_us is not None:
+            yield _tick(planned.tick_us, item.ticking, schema)
 
-    def _rows(self, item: InputSpec, slices: list[SliceRecord], groups: range) -> Iterator[Any]:
+    def batch(self, number: int) -> tuple[PlannedInput, ...] | None:
+        """What every input of a batch reads, once that is decided; None when told to stop."""
+        record = self._await(number)
+        if record is None:
+            return None
+        taken = read_range(self._need(number - 1), record)
+        known = record.watermark_us
+        planned = []
+        for item in self.spec.inputs:
+            skipped = frozenset(self.spec.skips.get(number, {}).get(item.boundary, ()))
+            owned = range(*self.spec.groups)
+            planned.append(
+                PlannedInput(
+                    slices=tuple(
+                        self._backlog.slice(item.boundary, shard, at)
+                        for shard, numbers in enumerate(taken[item.boundary])
+                        for at in numbers
+                    ),
+                    # Skipped rows are counted over all of the input, so one task reads all of it.
+                    groups=(owned,) if skipped else (*split_range(owned, self.spec.partitions),),
+                    skipped=skipped,
+                    tick_us=None if known is None else spark_watermark(known),
+                )
+            )
+        return tuple(planned)
+
+    def _rows(self, item: InputSpec, slices: Sequence[SliceRecord], groups: range) -> Iterator[Any]:
         for record in slices:
             folder = self.log.data(item.boundary, record.shard)
             yield from read_slice(folder, record, groups)
@@ -138,7 +192,7 @@ class LogReader:
         A task that is told to stop ends in an orderly way, since an error would cost its Python
         worker. The driver publishes nothing once the marker is there.
         """
-        parent, checked, woken = os.getppid(), 0.0, False
+        checked, woken = 0.0, False
         waited_for: tuple[str, ...] = ()
         while True:
             record = self._range(number) or self._propose(number)
@@ -148,7 +202,7 @@ class LogReader:
                 return record
             if self.log.store.exists(self._stop):
                 return None
-            if os.getppid() != parent:
+            if self._parent is not None and os.getppid() != self._parent:
                 raise StoppedError("the node is gone")
             if woken or time.monotonic() - checked > LOOK_S:
                 self.log.check_current(self.spec.unit, self.spec.generation)
@@ -211,8 +265,7 @@ def task(spec: ReaderSpec, index: int) -> Callable[[Iterator[Any]], Iterator[Any
     def read(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for value in batch.column(0).to_pylist():
-                number, place = divmod(value, spec.tasks)
-                part = place - index * spec.partitions
+                number, part = divmod(value, spec.partitions)
                 yield from reader_of(spec).read(number, index, part)
 
     return read

@@ -1,22 +1,13 @@
-"""Which Java starts Spark, and the class-data-sharing archive that starts it three times faster.
-
-The archive is built once per Java and PySpark version, by a run that loads the classes a unit
-needs, and is written when that JVM exits. It lives in the user's cache directory.
-"""
+"""Which Java starts Spark, and where things made once per machine are kept."""
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-
-import pyspark
 
 from holdfast.errors import BadInputError
 
@@ -71,46 +62,10 @@ def find_java_home() -> Path | None:
     return _bundled_home()
 
 
-def archive_path() -> Path:
-    """Where the archive of this Java and this PySpark is, or will be."""
+def java_program() -> Path:
+    """The Java that starts Spark."""
     home = find_java_home() or os.environ.get("JAVA_HOME", "")
-    java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
-    release = java.resolve().parent.parent / "release"
-    known = release.read_text() if release.exists() else str(java_version(java))
-    words = f"{java.resolve()}\n{known}\n{pyspark.__version__}\n{pyspark.__file__}"
-    return cache_folder() / f"spark-{hashlib.sha256(words.encode()).hexdigest()[:16]}.jsa"
-
-
-def archive_options() -> list[str]:
-    """Java options that use the archive if it is there; Java ignores one that does not fit."""
-    path = archive_path()
-    if building := os.environ.get("HOLDFAST_BUILD_ARCHIVE"):
-        return [f"-XX:ArchiveClassesAtExit={building}"]
-    return [f"-XX:SharedArchiveFile={path}", "-Xshare:auto"] if path.exists() else []
-
-
-def ensure_archive(timeout_s: float = 300.0) -> Path | None:
-    """Build the archive unless it is there; None if that failed, which only costs speed."""
-    path = archive_path()
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two builders finds it done
-        if path.exists():
-            return path
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        environment = {**os.environ, "HOLDFAST_BUILD_ARCHIVE": str(temporary)}
-        command = [sys.executable, "-m", "holdfast.runtime.spark.start.warmup"]
-        try:
-            subprocess.run(
-                command, env=environment, timeout=timeout_s, check=True, capture_output=True
-            )
-            temporary.replace(path)
-        except (OSError, subprocess.SubprocessError):
-            temporary.unlink(missing_ok=True)
-            return None
-    return path
+    return Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
 
 
 def _bundled_home() -> Path:

@@ -1,7 +1,7 @@
-"""Once per machine: the class archive that lets a session start in a third of the time.
+"""Once per machine: the Java side of slices, and the class archive with which sessions start fast.
 
-`python -m holdfast.runtime.spark.start.prepare` builds it ahead of time; `holdfast run` and `chaos`
-do so on their first use and say what they are waiting for.
+`python -m holdfast.runtime.spark.start.prepare` makes them ahead of time; `holdfast run` and
+`chaos` do so on their first use and say what they are waiting for.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from holdfast.runtime.spark.start.java import archive_path, ensure_archive
+from holdfast.runtime.spark.start.archive import archive_path, ensure_archive
+from holdfast.runtime.spark.start.native import VARIABLE, ensure_jar, wanted_side
 
 
 def prepare(say: Callable[[str], None]) -> None:
-    """Build the archive unless it is there; without it everything works, only slower."""
+    """Make what is not there yet; without it everything works, only slower."""
+    failure = ensure_jar() if wanted_side() == "native" else None
+    if failure is not None:
+        say(f"slices go through Python ({VARIABLE}=python), Java did not compile: {failure}")
     if archive_path().exists():
         return
     say("building Spark's class archive, once per machine (about a minute)")

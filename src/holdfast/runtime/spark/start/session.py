@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast.runtime.log.protocol import RETAIN_BATCHES
-from holdfast.runtime.spark.start.java import archive_options, find_java_home
+from holdfast.runtime.spark.start.archive import archive_options
+from holdfast.runtime.spark.start.java import find_java_home
+from holdfast.runtime.spark.start.native import find_jar
 from holdfast.runtime.units.slots import MIN_SLOTS
 
 _STREAMING = "spark.sql.streaming"
@@ -104,6 +106,7 @@ def start_session(
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
     _export_package()
+    jar = find_jar()
     options = [*JVM_OPTIONS, *archive_options()]
     builder = (
         SparkSession.builder.appName(name)
@@ -111,6 +114,9 @@ def start_session(
         .config("spark.driver.memory", f"{memory_mb}m")
         .config("spark.driver.defaultJavaOptions", " ".join(options))
     )
+    if jar is not None:
+        # Also where slices go through Python: a class archive is of one class path.
+        builder = builder.config("spark.driver.extraClassPath", str(jar))
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.local.dir", str(scratch))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -23,25 +24,31 @@ from holdfast.deployment.records import SliceRecord
 from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
+from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.spark.frames.compile import read_frames
-from holdfast.runtime.spark.io.publish import write_files
+from holdfast.runtime.spark.io.native import NativeSource, write_natively
+from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
+from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import start_session, unit_session
 
 BATCHES = 4
 TIMEOUT_S = 120.0
 
 
-def warm_up(spark: SparkSession, folder: Path, *, stateful: bool = True) -> None:
-    """Run a few batches through the log in a throw-away directory."""
+def warm_up(
+    spark: SparkSession, folder: Path, *, stateful: bool = True, native: bool | None = None
+) -> None:
+    """Run a few batches through the log in a throw-away directory, as units do by default."""
     root = folder / uuid.uuid4().hex
+    native = side_of(spark) == "native" if native is None else native
     try:
-        _run(spark, root, stateful=stateful)
+        _run(spark, root, stateful=stateful, native=native)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
+def _run(spark: SparkSession, root: Path, *, stateful: bool, native: bool) -> None:
     log = SliceLog(root)
     log.claim("warm#0", 0)
     for number in range(BATCHES):
@@ -56,19 +63,17 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
         groups=(0, 128),
         batching=Batching(one_epoch_per_batch=True),
     )
-    frame = read_frames(session, spec)["in"].withColumn("n", F.col("n") + 1)
+    source = _native_source(spark, spec, log) if native else None
+    frame = read_frames(session, spec, source.rows if source else None)["in"]
+    frame = frame.withColumn("n", F.col("n") + 1)
     if stateful:
         frame = frame.groupBy(F.window("ts", "10 seconds"), "word").agg(F.sum("n").alias("n"))
+    out = (Boundary(operator="out", key=("word",)),)
+    frame = keyed(frame, out) if native else frame
 
     def write(batch: DataFrame, number: int) -> None:
-        write_files(
-            batch,
-            (Boundary(operator="out", key=("word",)),),
-            log=log,
-            shard=0,
-            number=number,
-            generation=0,
-        )
+        make = write_natively if native else write_files
+        make(batch, out, log=log, shard=0, number=number, generation=0)
 
     query = (
         frame.writeStream.foreachBatch(write)
@@ -85,6 +90,21 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool) -> None:
     finally:
         log.store.put_if_absent(log.layout.stop_marker(spec.unit, spec.generation), b"")
         query.stop()
+        if source:
+            source.close()
+
+
+def _native_source(spark: SparkSession, spec: ReaderSpec, log: SliceLog) -> NativeSource:
+    return NativeSource(
+        spark,
+        spec,
+        log=log,
+        watch=NoWatch(),
+        stopping=threading.Event(),
+        failed=lambda _, __: (
+            None
+        ),  # the query is stopped while it waits for a batch that never comes
+    )
 
 
 def _publish(log: SliceLog, number: int) -> None:
@@ -113,7 +133,8 @@ def main() -> None:
     """Load what units load, then exit in an orderly way."""
     with tempfile.TemporaryDirectory() as folder:
         spark = start_session("warm")
-        warm_up(spark, Path(folder))
+        for native in {side_of(spark) == "native", False}:
+            warm_up(spark, Path(folder), native=native)
         spark.stop()
 
 

@@ -29,7 +29,7 @@ from holdfast.runtime.checkpoint.clone import (
 )
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
-from holdfast.runtime.log.redo import after_failure, version_to_use
+from holdfast.runtime.log.redo import after_failure, skips_to_use
 from holdfast.runtime.log.slicelog import OtherSkipError, SupersededError
 from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable, done_batch
@@ -42,12 +42,13 @@ from holdfast.runtime.spark.frames.compile import (
     output_lag_us,
     read_frames,
 )
-from holdfast.runtime.spark.io.publish import collect_files, number_in_task, relaid, writing
+from holdfast.runtime.spark.io.publish import relaid
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
+from holdfast.runtime.spark.units.side import choose_side
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.publish import publish
@@ -160,7 +161,9 @@ class SparkUnit:
         if own in there:
             return
         if rebuilt is not None or source is None:
-            make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._tasks)
+            sources = len(context.segment.inputs)
+            rows = self._partitions
+            make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=rows, sources=sources)
             return
         clone_checkpoint(folder, source, own, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
@@ -176,10 +179,6 @@ class SparkUnit:
         )
         remove_stop_marks(context.log, context.name, keep_from)
 
-    @property
-    def _tasks(self) -> int:
-        return len(self.context.segment.inputs) * self._partitions
-
     def _require_start(self, generation: int | None) -> int | None:
         """Refuse what would wait for ever: a start from a checkpoint that the log has left behind.
 
@@ -190,7 +189,8 @@ class SparkUnit:
         context = self.context
         if context.segment.kind != "inner":
             return None
-        kept = None if generation is None else next_batch(self._checkpoint(generation), self._tasks)
+        rows = self._partitions
+        kept = None if generation is None else next_batch(self._checkpoint(generation), rows)
         if kept is None and generation is not None:
             return None
         where = context.log, context.deployment, context.unit
@@ -208,7 +208,7 @@ class SparkUnit:
         context, segment = self.context, self.context.segment
         context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
-        self._skips = self._load_skips()
+        self._skips = skips_to_use(context.log, context.name, self._stored)
         session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
         groups = key_group_range(context.unit.shard, segment.shards)
         self._spec = ReaderSpec(
@@ -226,12 +226,27 @@ class SparkUnit:
             crash=context.crash,
             watch=context.watch.address,
         )
-        frames = read_frames(session, self._spec)
+        self._side = choose_side(
+            context,
+            self._spark,
+            self._spec,
+            checkpoint=self._checkpoint(context.generation),
+            stopping=self._stopping,
+            failed=self._not_planned,
+        )
+        try:
+            self._follow(session)
+        finally:
+            self._side.close()
+
+    def _follow(self, session: SparkSession) -> None:
+        context, segment = self.context, self.context.segment
+        frames = read_frames(session, self._spec, self._side.rows)
         result = build(self._pipeline, context.deployment, segment, frames)
         self._lag_us = output_lag_us(self._pipeline, result)
         column = event_column(self._pipeline, result.schema)
         self._promise = promise_of(self._pipeline, segment, column)
-        frame = self._writing(result)
+        frame = self._side.writing(result)
         upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
             return
@@ -254,17 +269,8 @@ class SparkUnit:
         if self._failure is not None and not self._stopping.is_set():
             raise self._failure
 
-    def _writing(self, frame: DataFrame) -> DataFrame:
-        context, tasks = self.context, self._spec.tasks
-        checkpoint = self._checkpoint(context.generation).address("")
-        return writing(
-            frame,
-            context.segment.outputs,
-            log=context.log,
-            shard=context.unit.shard,
-            generation=context.generation,
-            number=lambda: number_in_task(checkpoint, tasks),
-        )
+    def _not_planned(self, number: int, error: BaseException) -> None:
+        self._number, self._failure = number, error
 
     # When a batch fails
 
@@ -317,20 +323,6 @@ class SparkUnit:
             tell=lambda doing: self.progress.tell(doing=doing),
         )
 
-    def _load_skips(self) -> dict[int, SkipRecord]:
-        """The rows that batches leave out: what they were published with, else all known ones."""
-        log, name = self.context.log, self.context.name
-        found = {}
-        for number in log.skipping(name):
-            newest, stored = log.newest_skip(name, number), self._stored(number)
-            version = version_to_use(
-                stored.skip if stored else None, newest.version if newest else 0
-            )
-            skip = log.skip(name, number, version) if version else None
-            if skip is not None:
-                found[number] = skip
-        return found
-
     def _stored(self, number: int) -> SliceRecord | None:
         """What a batch has published on its first boundary, which decides for all of them."""
         boundary = self.context.segment.outputs[0].name
@@ -356,9 +348,9 @@ class SparkUnit:
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
-        start = context.wall.now()
+        start = self._side.ready_at()
         checkpoint = self._checkpoint(context.generation)
-        number = self._number = batch_number(checkpoint, spark_batch, self._spec.tasks)
+        number = self._number = batch_number(checkpoint, spark_batch, self._spec.partitions)
         stored = None
         if number in self._adopted or (self._chance and not context.segment.stateful):
             stored = self._stored(number)
@@ -383,7 +375,7 @@ class SparkUnit:
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> SliceRecord:
         """Run a batch and publish it; gives what counts on the first boundary."""
         context, log = self.context, self.context.log
-        written = collect_files(frame, context.segment.outputs, log=log, shard=context.unit.shard)
+        written = self._side.written(frame, number)
         # The mark is removed once a newer generation runs, the event stays.
         if self._stopping.is_set() or log.store.exists(self._stop_marker()):
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.

@@ -18,6 +18,7 @@ from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.io import reader as reader_module
+from holdfast.runtime.spark.io.native import _NodeWait
 from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec
 from holdfast.runtime.units import threads
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
@@ -73,7 +74,7 @@ def publish(log, boundary, shard, number):
 class Task:
     """A waiting task: a thread instead of a worker process."""
 
-    def __init__(self, tmp_path, watch, shards):
+    def __init__(self, tmp_path, watch, shards, *, driver=False):
         spec = ReaderSpec(
             root=str(tmp_path),
             unit="u#0",
@@ -86,7 +87,8 @@ class Task:
             batching=Batching(),
             watch=watch.address,
         )
-        self.reader = LogReader(spec)
+        own = _NodeWait(watch, threading.Event()) if driver else None
+        self.reader = LogReader(spec, watch=own)
         self.reads = 0
         get = self.reader.log.store.get
 
@@ -115,9 +117,10 @@ def watched(watch, part):
     eventually(lambda: any(part in path for path in watch._paths.by_path))
 
 
-def test_a_waiting_task_reads_nothing_until_its_input_is_there(tmp_path, watch):
-    """While the watcher looks many times, the task does not look once."""
-    task = Task(tmp_path, watch, {"b": 2})
+@pytest.mark.parametrize("driver", [False, True], ids=["task", "driver"])
+def test_a_waiting_task_reads_nothing_until_its_input_is_there(tmp_path, watch, driver):
+    """While the watcher looks many times, the task, or the driver for Java, does not look once."""
+    task = Task(tmp_path, watch, {"b": 2}, driver=driver)
     watched(watch, "log/b/0/slices/t0-0000000000")
     reads, looks = task.reads, watch.looks
     eventually(lambda: watch.looks > looks + 60)

@@ -1,0 +1,195 @@
+"""Slices in and out of Spark without Python in between: what Java is told, and what it tells.
+
+When Spark has planned and compiled batch n, it asks once which slices to read (`NativeSource.plan`,
+a call into this process that returns when the range record is there), and reads exactly these parts
+of these files. Then foreachBatch hands the planned rows to Java, which writes them and tells the
+files. Java knows nothing of records.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from holdfast.deployment import Boundary
+from holdfast.deployment.records import SliceFile
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.watch import Watch
+from holdfast.runtime.spark.io.publish import Written, slice_file, synced
+from holdfast.runtime.spark.io.reader import (
+    MARK,
+    InputSpec,
+    LogReader,
+    PlannedInput,
+    ReaderSpec,
+    StoppedError,
+)
+
+FORMAT = "holdfast.SliceSource"
+
+
+class NativeSource:
+    """The inputs of one query, planned here and read by Java."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        spec: ReaderSpec,
+        *,
+        log: SliceLog,
+        watch: Watch,
+        stopping: threading.Event,
+        failed: Callable[[int, BaseException], None],
+    ) -> None:
+        """`failed` is told which batch could not be planned, and why: Spark only knows that."""
+        self.asked_at = 0.0
+        """When Spark last asked what to read, wall-clock seconds: it is ready then."""
+        self._spec = spec
+        self._reader = LogReader(spec, log=log, watch=_NodeWait(watch, stopping))
+        self._failed = failed
+        self._name = f"{spec.unit}-{spec.generation}-{uuid.uuid4().hex}"
+        self._planners = _jvm(spark).holdfast.Planners
+        _start_callbacks(spark)
+        self._planners.put(self._name, self)
+
+    def rows(self, spark: SparkSession, index: int) -> DataFrame:
+        """An input as a streaming frame; with a column that only ticks have, if there are any."""
+        item = self._spec.inputs[index]
+        return (
+            spark.readStream.format(FORMAT)
+            .schema(_read_schema(item))
+            .option("planner", self._name)
+            .option("boundary", item.boundary)
+            .option("index", index)
+            .option("parts", self._spec.partitions)
+            .load()
+        )
+
+    def plan(self, number: int) -> str:
+        """Called by Java: what batch `number` reads."""
+        self.asked_at = time.time()
+        try:
+            return json.dumps(self._plan(number))
+        except BaseException as error:
+            self._failed(number, error)
+            raise
+
+    def _plan(self, number: int) -> list[dict[str, Any]]:
+        found = self._reader.batch(number)
+        if found is None:
+            raise StoppedError(f"{self._spec.unit} was told to stop")
+        return [
+            told(item, planned, self._reader.log, self._spec.partitions)
+            for item, planned in zip(self._spec.inputs, found, strict=True)
+        ]
+
+    def batch_rows(self, spark: SparkSession, index: int, number: int) -> DataFrame:
+        """What a batch reads of an input, without ticks, as a frame of its own."""
+        item = self._spec.inputs[index]
+        rows = (
+            spark.read.format(FORMAT)
+            .schema(StructType(item.columns()))
+            .option("plan", json.dumps(self._plan(number)))
+            .option("boundary", item.boundary)
+            .option("index", index)
+            .option("parts", self._spec.partitions)
+        )
+        return rows.load()
+
+    def close(self) -> None:
+        """Forget the query; to be called when it has ended."""
+        self._planners.remove(self._name)
+
+    class Java:
+        """What Java takes it for."""
+
+        implements: ClassVar = ["holdfast.Planner"]
+
+
+def _read_schema(item: InputSpec) -> StructType:
+    mark = [StructField(MARK, TimestampType())] if item.ticking else []
+    return StructType([*item.columns(), *mark])
+
+
+class _NodeWait:
+    """The node's watcher. The order to stop is a file too; should that fail, there is the event."""
+
+    def __init__(self, watch: Watch, stopping: threading.Event) -> None:
+        self._watch, self._stopping = watch, stopping
+
+    def wait(self, paths: Sequence[str], timeout_s: float) -> bool:
+        if self._stopping.is_set():
+            raise StoppedError("the unit was told to stop")
+        return self._watch.wait(paths, timeout_s, threading.Event())
+
+
+def told(item: InputSpec, planned: PlannedInput, log: SliceLog, tasks: int) -> dict[str, Any]:
+    """What Java is told of one input: `SliceReaders` has the form."""
+    files = [_files(item, planned, log, groups) for groups in planned.groups]
+    return {"tick": planned.tick_us, "tasks": [*files, *[[]] * (tasks - len(files))]}
+
+
+def _files(
+    item: InputSpec, planned: PlannedInput, log: SliceLog, groups: range
+) -> list[dict[str, Any]]:
+    found = []
+    skipped = sorted(planned.skipped)
+    passed, position = 0, 0
+    for record in planned.slices:
+        folder = log.data(item.boundary, record.shard)
+        for file in record.files:
+            parts = []
+            for part in file.parts:
+                if part.group not in groups:
+                    continue
+                described = [part.rows, part.offset, part.size, part.crc]
+                while passed < len(skipped) and skipped[passed] < position + part.rows:
+                    described.append(skipped[passed] - position)
+                    passed += 1
+                position += part.rows
+                parts.append(described)
+            if parts:
+                schema = [file.schema_size, file.schema_crc]
+                found.append({"path": folder.address(file.name), "schema": schema, "parts": parts})
+    return found
+
+
+def write_natively(
+    frame: DataFrame,
+    boundaries: tuple[Boundary, ...],
+    *,
+    log: SliceLog,
+    shard: int,
+    number: int,
+    generation: int,
+) -> Written:
+    """Write one batch of rows that `keyed` has prepared, in Java."""
+    folders = [log.data(boundary.name, shard).address("") for boundary in boundaries]
+    job = json.dumps([f"{number:010d}-g{generation}", *folders])
+    answer = _jvm(frame.sparkSession).holdfast.SliceWriter.write(frame._jdf, job)  # noqa: SLF001
+    files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
+    # One line per task, in their order: so every reader sees rows in the same order.
+    for message in json.loads(answer):
+        for boundary, items in zip(boundaries, message["files"], strict=True):
+            files[boundary.name] += map(slice_file, items)
+    return synced(files, log, shard)
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm  # noqa: SLF001 - the only way to our classes
+
+
+def _start_callbacks(spark: SparkSession) -> None:
+    """As foreachBatch does: Java calls Python through a socket of this process."""
+    from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415 - as there
+
+    context: SparkContext = spark.sparkContext
+    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001

@@ -1,0 +1,95 @@
+"""What Java is told to read: every part of every task, and which rows to leave out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from holdfast.deployment.keygroups import split_range
+from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.spark.io.native import told
+from holdfast.runtime.spark.io.reader import InputSpec, PlannedInput
+
+pytestmark = pytest.mark.unit
+
+ITEM = InputSpec(boundary="b", shards=2, schema="{}")
+LOG = SliceLog("/run")
+
+
+def record(number, shard, files):
+    return SliceRecord(
+        boundary="b",
+        shard=shard,
+        number=number,
+        after=number - 1,
+        upto=number,
+        files=tuple(
+            SliceFile(
+                name=f"{number}-{index}.arrow",
+                schema_size=100,
+                schema_crc=7,
+                parts=tuple(
+                    GroupPart(group=group, rows=rows, offset=place, size=8, crc=place, digest=0)
+                    for place, (group, rows) in enumerate(parts)
+                ),
+            )
+            for index, parts in enumerate(files)
+        ),
+    )
+
+
+def planned(slices, groups, skipped=()):
+    return PlannedInput(
+        slices=tuple(slices), groups=tuple(groups), skipped=frozenset(skipped), tick_us=None
+    )
+
+
+def test_tasks_share_the_parts_in_reading_order():
+    """Each part is read by the task that owns its group; a file without any is not opened."""
+    slices = [record(0, 0, [[(0, 2), (90, 3)], [(5, 1)]]), record(4, 1, [[(64, 6)]])]
+    found = told(ITEM, planned(slices, split_range(range(128), 2)), LOG, 3)
+    low, high, none = found["tasks"]
+    folder = LOG.data("b", 0).address("")
+    assert [file["path"] for file in low] == [f"{folder}/0-0.arrow", f"{folder}/0-1.arrow"]
+    assert [file["parts"] for file in low] == [[[2, 0, 8, 0]], [[1, 0, 8, 0]]]
+    assert [file["parts"] for file in high] == [[[3, 1, 8, 1]], [[6, 0, 8, 0]]]
+    assert high[1]["path"] == f"{LOG.data('b', 1).address('4-0.arrow')}"
+    assert (none, found["tick"], low[0]["schema"]) == ([], None, [100, 7])
+
+
+def test_positions_become_places_in_their_parts():
+    """Positions count the rows of the unit's own groups, over all slices, in reading order."""
+    chance = random.Random(3)
+    for _ in range(50):
+        slices = [
+            record(
+                number,
+                0,
+                [
+                    [(group, chance.randint(1, 4)) for group in sorted(chance.sample(range(8), 3))]
+                    for _ in range(chance.randint(0, 2))
+                ],
+            )
+            for number in range(3)
+        ]
+        owned = range(2, 7)
+        rows = [
+            (item.number, file.name, part.group, at)
+            for item in slices
+            for file in item.files
+            for part in file.parts
+            if part.group in owned
+            for at in range(part.rows)
+        ]
+        skipped = {at for at in range(len(rows)) if chance.random() < 0.3}
+        found = told(ITEM, planned(slices, [owned], skipped), LOG, 1)
+        left = [
+            at
+            for file in found["tasks"][0]
+            for rows_in_part, _, _, _, *out in file["parts"]
+            for at in out
+            if at < rows_in_part
+        ]
+        assert left == [rows[at][3] for at in sorted(skipped)]
