@@ -16,6 +16,7 @@ from holdfast.streams.records import (
     Floor,
     Range,
     Record,
+    Repair,
     Seal,
     Skip,
     Slice,
@@ -28,7 +29,7 @@ MAGIC = b"holdfast-record 2"
 
 KINDS: dict[str, Callable[..., Record]] = {
     kind.kind: kind
-    for kind in (Change, Range, Turn, Slice, Seal, Closing, Skip, Claim, Term, Floor)
+    for kind in (Change, Range, Turn, Slice, Repair, Seal, Closing, Skip, Claim, Term, Floor)
 }
 
 

@@ -9,11 +9,12 @@ answer is a safe one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Floor, Range
+from holdfast.streams.records import Change, Closing, Floor, Range, Seal, change_of, stream_of
+from holdfast.streams.repair import Repairs
 from holdfast.streams.steps import (
     Delete,
     Get,
@@ -21,11 +22,10 @@ from holdfast.streams.steps import (
     Newest,
     RaiseFloor,
     Steps,
-    changes,
     ranges,
+    skips,
     slices,
 )
-from holdfast.streams.unit import UnitSteps
 
 RETAIN_BATCHES = 8
 """Committed batches that a checkpoint keeps: how far back a takeover may redo."""
@@ -49,7 +49,7 @@ class Wiring(Protocol):
         ...
 
 
-class Floors(UnitSteps):
+class Floors(Repairs):
     """Pins and trimming."""
 
     def __init__(
@@ -59,65 +59,214 @@ class Floors(UnitSteps):
         writer: str = "",
         retain: int = RETAIN_BATCHES,
         margin: int = TRIM_MARGIN,
+        shared: Container[str] = (),
+        levels: int = 1,
     ) -> None:
+        """`shared` streams may be cut by a change whose children take over the state. With `levels`
+        above 1, a slice is kept until what was made of it so many boundaries further down is, so
+        that lost slices of up to one less unit in a row can be made again.
+        """
         super().__init__(writer)
         self._wiring = wiring
         self._retain = retain + margin
+        self._shared = shared
+        self._levels = levels
 
     def trim(self, unit: str, stream: str) -> Steps[None]:
         """Trim what one unit owns: its slices and its ranges."""
         pin = yield from self.pin(stream)
         if pin is not None:
             yield from self._trim_slices(unit, pin)
-        yield from self._trim_ranges(unit)
+        if (yield from self.is_over(unit)):
+            yield from self._forget(unit)
+        else:
+            yield from self._trim_ranges(unit)
 
     # Pins
 
-    def pin(self, stream: str) -> Steps[int | None]:
+    def pin(self, stream: str, levels: int | None = None) -> Steps[int | None]:
         """The epoch up to which nobody needs the stream any more; None: not known."""
         pins: list[int] = []
         for reader in self._wiring.readers(stream):
-            pins += yield from self._pins_of_reader(stream, reader)
+            pins += yield from self._pins_of_reader(
+                stream, reader, self._levels if levels is None else levels
+            )
         return min(pins, default=None)
 
-    def _pins_of_reader(self, stream: str, reader: str) -> Steps[list[int]]:
+    def _pins_of_reader(self, stream: str, reader: str, levels: int = 1) -> Steps[list[int]]:
         """What the units of one reading stream pin: the giver of a pin before the taker."""
         pins: list[int] = []
-        if (yield Get(changes(reader), 0)) is None:
+        if (yield from self.find_change(reader, 0)) is None:
             return pins  # a sink that is not there yet; if added, it begins at what is left
         if self._wiring.publishes(reader):
             pins.append((yield from self.last_end(reader)))
-        return [*pins, *(yield from self._pins_of_units(stream, reader))]
+        return [*pins, *(yield from self._pins_of_units(stream, reader, levels))]
 
-    def _pins_of_units(self, stream: str, reader: str) -> Steps[list[int]]:
+    def _pins_of_units(self, stream: str, reader: str, levels: int = 1) -> Steps[list[int]]:
         """Parents before children: changes are looked up one by one, as they are on record."""
         pins: list[int] = []
         number = 0
-        while (change := (yield Get(changes(reader), number))) is not None:
+        while (change := (yield from self.find_change(reader, number))) is not None:
             number += 1
             for child in change.children:
                 if stream in self._wiring.inputs(child.segment):
-                    pinned = yield from self._unit_pin(child.unit)
+                    pinned = yield from self._unit_pin(child.unit, levels)
                     if pinned is not None:
                         pins.append(pinned)
         return pins
 
-    def _unit_pin(self, unit: str) -> Steps[int | None]:
+    def _unit_pin(self, unit: str, levels: int = 1) -> Steps[int | None]:
         """Where the oldest batch that may be run again begins; None: nothing is needed any more."""
-        if (yield from self.seal_of(unit)) is not None:
+        seal = yield from self.seal_of(unit)
+        needed = yield from self._needed_after(unit, seal, levels)
+        if seal is not None and needed is None:
             return None
         newest = yield Newest(ranges(unit))
         floor: Floor = yield GetFloor(ranges(unit))
-        for number in range(max(newest - self._retain, floor.number, 0), newest + 1):
+        first = newest + 1 if seal is not None else newest - self._retain
+        first = yield from self._first_needed(unit, first, floor, needed)
+        for number in range(max(first, floor.number, 0), newest + 1):
             item = yield Get(ranges(unit), number)
             if isinstance(item, Range):
                 return item.after
+        if seal is not None:
+            return None
         born = yield from self.birth(unit)
         # While that is not known, its parents pin what it will need.
         return born.epoch if isinstance(born, Birth) else None
 
+    def keep_epoch(self, unit: str) -> Steps[int | None]:
+        """A checkpoint keeps its newest commit at or before this epoch; None: the newest few do."""
+        seal = yield from self.seal_of(unit)
+        return (yield from self._needed_after(unit, seal, self._levels))
+
+    def _needed_after(self, unit: str, seal: Seal | None, levels: int) -> Steps[int | None]:
+        """The epoch after which batches may have to be run again, however far the unit is ahead."""
+        found: list[int] = []
+        stream = stream_of(unit)
+        if stream in self._shared and (
+            seal is None or (seal.how == "cut" and not (yield from self.inherited(unit)))
+        ):
+            # The batch that ends there may not have been committed.
+            found.append((yield from self.common_end(unit)) - 1)
+        if levels > 1 and self._wiring.publishes(stream):
+            pinned = yield from self.pin(stream, levels - 1)
+            found.append(-1 if pinned is None else pinned)
+        return min(found, default=None)
+
+    def _first_needed(self, unit: str, first: int, floor: Floor, needed: int | None) -> Steps[int]:
+        """The first range that ends after an epoch, if that is below `first`."""
+        while needed is not None and first > floor.number:
+            item = yield Get(ranges(unit), first - 1)
+            if item is None or (isinstance(item, Range) and item.upto <= needed):
+                break
+            first -= 1
+        return first
+
+    # State that others take over
+
+    def common_end(self, unit: str) -> Steps[int]:
+        """The last end that the logs beside a unit have in common: its heirs may begin there."""
+        stream = stream_of(unit)
+        known = yield from self.bases(stream)
+        started: Closing | None = None
+        mine: tuple[Change, Closing | None] | None = None
+        for base, closing in known:
+            if base.number > change_of(unit):
+                break
+            mine, start = (base, closing), started
+            started = closing
+        if mine is None:
+            return -1
+        base, closing = mine
+        if closing is not None:
+            return closing.end
+        common = yield from self._common(stream, base, None)
+        begun = start.end if start is not None else base.start
+        return max([*common, -1 if begun is None else begun])
+
+    def inherited(self, unit: str) -> Steps[bool]:
+        """Whether nobody needs the state of a unit that a `cut` has left any more.
+
+        Those who carry the stream now have their own, or began with none: a unit records its first
+        range when it has its state.
+        """
+        stream = stream_of(unit)
+        base, _ = (yield from self.bases(stream))[-1]
+        if base.number <= change_of(unit):
+            return False
+        if not base.shared:
+            return True
+        for child in base.children:
+            if not (yield from self._has_begun(child.unit)):
+                return False
+        return True
+
     def _has_turned(self, unit: str) -> Steps[bool]:
         return (yield from self.turn_of(unit)) is not None
+
+    # Units that are over
+
+    def is_over(self, unit: str) -> Steps[bool]:
+        """Whether nobody needs anything of a sealed unit any more but its seal.
+
+        All it published is trimmed, everyone who hands over with it has done so, and those who go
+        on from its state have their own. Its checkpoints can be removed, and all its records but
+        the seal and the floors, which is what stays of it for good: a sleeper that wakes up finds
+        them, and its change.
+        """
+        seal = yield from self.seal_of(unit)
+        if seal is None:
+            return False
+        floor: Floor = yield GetFloor(slices(unit))
+        if floor.number < seal.number:
+            return False
+        stream = stream_of(unit)
+        if seal.how == "cut":
+            base = yield from self._base_of(unit)
+            if (yield from self.find_closing(stream, base.number)) is None:
+                return False
+            return stream not in self._shared or (yield from self.inherited(unit))
+        change = yield from self.change(stream, seal.change)
+        for parent in change.parents:
+            if (yield from self.seal_of(parent)) is None:
+                return False
+        for child in change.children:
+            if not (yield from self._has_begun(child.unit)):
+                return False
+        if stream in self._shared and seal.end is not None:
+            return (yield from self.common_end(unit)) >= seal.end
+        return True
+
+    def _has_begun(self, unit: str) -> Steps[bool]:
+        """Whether a unit has a state of its own: it records a range, or hands over, only then."""
+        seal = yield from self.seal_of(unit)
+        if seal is not None and (seal.how == "run" or stream_of(unit) not in self._shared):
+            return True
+        newest = yield Newest(ranges(unit))
+        if newest > 0:
+            return True
+        floor: Floor = yield GetFloor(ranges(unit))
+        return floor.number > 0 or (
+            newest == 0 and isinstance((yield Get(ranges(unit), newest)), Range)
+        )
+
+    def _base_of(self, unit: str) -> Steps[Change]:
+        """The base that a unit's log belongs to."""
+        known = yield from self.bases(stream_of(unit))
+        found = known[0][0]
+        for base, _ in known:
+            if base.number <= change_of(unit):
+                found = base
+        return found
+
+    def _forget(self, unit: str) -> Steps[None]:
+        newest = yield Newest(ranges(unit))
+        floor: Floor = yield GetFloor(ranges(unit))
+        if newest < floor.number:
+            return
+        yield RaiseFloor(ranges(unit), Floor(number=newest + 1))
+        yield from self._remove_ranges(unit, floor.number, newest + 1)
 
     # Removing
 
@@ -127,18 +276,32 @@ class Floors(UnitSteps):
         if not doomed:
             return
         first = doomed[0].number
-        yield RaiseFloor(slices(unit), Floor(number=doomed[-1].number + 1, epoch=doomed[-1].upto))
-        for number in range(first, doomed[-1].number + 1):
+        last = doomed[-1].number
+        yield RaiseFloor(slices(unit), Floor(number=last + 1, epoch=doomed[-1].upto))
+        for number in range(first, last + 1):
             yield Delete(slices(unit), number)
+        yield from self.forget_repairs(unit, first, last)
 
     def _trim_ranges(self, unit: str) -> Steps[None]:
         """A unit that has turned keeps its ranges: its turn must stay above the floor."""
         newest = yield Newest(ranges(unit))
         floor: Floor = yield GetFloor(ranges(unit))
         keep = newest - self._retain
+        if keep <= floor.number:
+            return
+        seal = yield from self.seal_of(unit)
+        needed = yield from self._needed_after(unit, seal, self._levels)
+        keep = yield from self._first_needed(unit, keep, floor, needed)
         # The turn is looked for after the newest range: one that comes later has a larger number.
         if keep <= floor.number or (yield from self._has_turned(unit)):
             return
         yield RaiseFloor(ranges(unit), Floor(number=keep))
-        for number in range(floor.number, keep):
+        yield from self._remove_ranges(unit, floor.number, keep)
+
+    def _remove_ranges(self, unit: str, first: int, keep: int) -> Steps[None]:
+        """With the skips of these batches; after a turn a batch is one below its range."""
+        skipped = yield Newest(skips(unit))
+        for number in range(first, keep):
             yield Delete(ranges(unit), number)
+        for number in range(max(0, first - 1), min(keep - 1, skipped + 1)):
+            yield Delete(skips(unit), number)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from holdfast.streams.reading import ProtocolError, Reading
+from holdfast.streams.reading import ProtocolError, Reading, TrimmedError
 from holdfast.streams.records import (
     Change,
     Child,
@@ -38,6 +38,9 @@ class Birth:
     """Units whose state it takes over, each with the batch that has it; -1: that of its birth."""
     ends_at: int | None = None
     """An end its batches must meet: a reset unit joins its stream there."""
+    shared: bool = False
+    """The state of its parents at these batches may have to be made: they published and died before
+    they had committed. Clone the newest commit before, and run the recorded batches again."""
 
 
 NotYet: TypeAlias = Literal["not yet"]
@@ -96,7 +99,50 @@ class Handover(Reading):
             return "void" if passed else "not yet"
         if change.start is not None:
             return Birth(epoch=min(change.start, mine.end), ends_at=mine.end)
-        return Birth(epoch=mine.end)
+        if not change.shared:
+            return Birth(epoch=mine.end)
+        before = next(base for base, closing in known if closing == mine)
+        parents = yield from self.owners(stream, before, mine.end)
+        return Birth(epoch=mine.end, parents=tuple(parents), shared=True)
+
+    def owners(self, stream: str, base: Change, end: int) -> Steps[list[tuple[str, int]]]:
+        """The units that have the state of a closed base at its end, each with the batch."""
+        found: list[tuple[str, int]] = []
+        left = [child.unit for child in base.children]
+        seen = set(left)
+        while left:
+            unit = left.pop()
+            seal = yield from self.seal_of(unit)
+            if seal is None:
+                raise ProtocolError(f"{unit}: its stream was closed and it is not sealed")
+            if seal.how == "run" and seal.end is not None and seal.end < end:
+                following = yield from self.change(stream, seal.change)
+                left += [child.unit for child in following.children if child.unit not in seen]
+                seen.update(left)
+            elif seal.how == "run" and seal.end == end and seal.batch is not None:
+                found.append((unit, seal.batch))
+            else:
+                found.append((unit, (yield from self.batch_at(unit, end))))
+        return found
+
+    def batch_at(self, unit: str, end: int) -> Steps[int]:
+        """The batch of a unit that ended at an epoch; -1: it was born there."""
+        number: int = yield Newest(ranges(unit))
+        while number >= 0:
+            item = yield Get(ranges(unit), number)
+            if isinstance(item, Range):
+                if item.upto == end:
+                    return number if item.turn is None else number - 1
+                if item.upto < end:
+                    break
+            elif item is None:
+                floor = yield from self.floor_now(ranges(unit))
+                if number < floor.number:
+                    raise TrimmedError(f"{unit}: its batch that ended at {end} is gone")
+            number -= 1
+        if number < 0:
+            return -1
+        raise ProtocolError(f"{unit}: no batch has ended at {end}")
 
     # Turns
 

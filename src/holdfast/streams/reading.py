@@ -6,14 +6,19 @@ cut: batches end at ends, and nobody ever reads beyond the last one.
 
 A `run` change hangs on the seals of its parents: behind a sealed log its children go on. A `cut`
 begins a new *base*: the stream up to the closing's end is what the old base's logs have in common,
-after it what the new base's children publish. Cost: linear in the slices after the position and in
-the changes since the base that holds it.
+after it what the new base's children publish.
+
+What a record says never changes, so one who has read it need not read it again: changes, closings,
+seals and turns are remembered, and so is where in a log one has come. Only whether something is
+there at all is asked anew. Cost: linear in the slices after the position and in the logs that carry
+the stream there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from holdfast.errors import HoldfastError
 from holdfast.streams.records import (
@@ -37,6 +42,9 @@ from holdfast.streams.steps import (
     ranges,
     slices,
 )
+
+Walk: TypeAlias = dict[int, set[int]]
+"""Changes that one walk has come by, with the ends found behind them."""
 
 
 class TrimmedError(HoldfastError):
@@ -63,20 +71,44 @@ class Reading:
 
     def __init__(self, writer: str = "") -> None:
         self.writer = writer
+        self._changes: dict[tuple[str, int], Change] = {}
+        self._closings: dict[tuple[str, int], Closing] = {}
+        self._seals: dict[str, Seal] = {}
+        self._turns: dict[str, Turn] = {}
+        self._places: dict[str, tuple[int, int]] = {}
+        """Unit to an epoch and the number of its first slice after it."""
 
     # Changes
 
     def change(self, stream: str, number: int) -> Steps[Change]:
         """A change that must be there, as a record names it."""
-        found = yield Get(changes(stream), number)
-        if not isinstance(found, Change):
+        found = yield from self.find_change(stream, number)
+        if found is None:
             raise TrimmedError(f"change {number} of stream {stream} is not on record")
         return found
+
+    def find_change(self, stream: str, number: int) -> Steps[Change | None]:
+        """A change if it is on record."""
+        known = self._changes.get((stream, number))
+        if known is None:
+            known = yield Get(changes(stream), number)
+            if known is not None:
+                self._changes[stream, number] = known
+        return known
+
+    def find_closing(self, stream: str, number: int) -> Steps[Closing | None]:
+        """The closing of a base if it is on record."""
+        known = self._closings.get((stream, number))
+        if known is None:
+            known = yield Get(closings(stream), number)
+            if known is not None:
+                self._closings[stream, number] = known
+        return known
 
     def changes_of(self, stream: str) -> Steps[list[Change]]:
         """All changes on record, in order."""
         found: list[Change] = []
-        while (item := (yield Get(changes(stream), len(found)))) is not None:
+        while (item := (yield from self.find_change(stream, len(found)))) is not None:
             found.append(item)
         return found
 
@@ -86,7 +118,7 @@ class Reading:
         number: int | None = 0
         while number is not None:
             base = yield from self.change(stream, number)
-            closing = yield Get(closings(stream), number)
+            closing = yield from self.find_closing(stream, number)
             found.append((base, closing))
             number = closing.next if closing else None
         return found
@@ -106,6 +138,9 @@ class Reading:
             if after is not None and floor.epoch > after:
                 raise TrimmedError(f"{unit}: slices up to {floor.epoch} are gone, {after} is read")
             number, found, seal = floor.number, [], None
+            if after is not None:
+                epoch, first = self._places.get(unit, (-1, 0))
+                number = max(number, first) if epoch <= after else number
             while (item := (yield Get(folder, number))) is not None:
                 if isinstance(item, Seal):
                     seal = item
@@ -116,10 +151,16 @@ class Reading:
             # Trimmed while we read: a gap looks like the end, and what a sleeper puts into it
             # looks like a slice or a seal.
             if (yield from self.floor_now(folder)).number <= floor.number:
+                if seal is not None:
+                    self._seals[unit] = seal
+                if after is not None:
+                    self._places[unit] = (after, found[0].number if found else number)
                 return Log(slices=tuple(found), seal=seal, following=number)
 
     def seal_of(self, unit: str) -> Steps[Seal | None]:
         """A log's seal; nothing is ever published past it, so it is the newest."""
+        if unit in self._seals:
+            return self._seals[unit]
         number = yield Newest(slices(unit))
         if number < 0:
             return None
@@ -127,10 +168,15 @@ class Reading:
         if not isinstance(item, Seal):
             return None
         floor = yield from self.floor_now(slices(unit))
-        return item if number >= floor.number else None
+        if number < floor.number:
+            return None
+        self._seals[unit] = item
+        return item
 
     def turn_of(self, unit: str) -> Steps[Turn | None]:
         """A unit's turn; every range after it names it."""
+        if unit in self._turns:
+            return self._turns[unit]
         number = yield Newest(ranges(unit))
         if number < 0:
             return None
@@ -141,7 +187,17 @@ class Reading:
         if not isinstance(item, Turn):
             return None
         floor = yield from self.floor_now(ranges(unit))
-        return item if number >= floor.number else None
+        if number < floor.number:
+            return None
+        self._turns[unit] = item
+        return item
+
+    def _log_after(self, unit: str, after: int | None) -> Steps[Log]:
+        """The same as `log`, at no cost if the log is known to have ended before."""
+        seal = self._seals.get(unit)
+        if after is not None and seal is not None and seal.end is not None and seal.end <= after:
+            return Log(slices=(), seal=seal, following=seal.number)
+        return (yield from self.log(unit, after))
 
     # Ends
 
@@ -151,7 +207,9 @@ class Reading:
         found: list[int] = []
         while True:
             common = yield from self._common(stream, base, after)
-            closing = yield from self.closing(stream, base)
+            # All logs that were read to a seal are known by it; one that goes on has none.
+            ended = all(child.unit in self._seals for child in base.children)
+            closing = (yield from self.closing(stream, base)) if ended else None
             if closing is None:
                 return [*found, *sorted(common)]
             found += sorted(end for end in common if end <= closing.end)
@@ -177,28 +235,36 @@ class Reading:
         known = yield from self.bases(stream)
         return next(base for base, closing in known if closing is None or closing.end > after)
 
-    def _common(self, stream: str, change: Change, after: int | None) -> Steps[set[int]]:
-        common: set[int] | None = None
-        for child in change.children:
-            ends = yield from self._branch(stream, child.unit, after)
-            common = ends if common is None else common & ends
-        return common or set()
+    def _common(
+        self, stream: str, change: Change, after: int | None, seen: Walk | None = None
+    ) -> Steps[set[int]]:
+        """The ends that all children of a change share, and those who follow them."""
+        seen = {} if seen is None else seen
+        if change.number not in seen:  # as many parents lead to a change as it has
+            common: set[int] | None = None
+            for child in change.children:
+                ends = yield from self._branch(stream, child.unit, after, seen)
+                common = ends if common is None else common & ends
+            seen[change.number] = common or set()
+        return seen[change.number]
 
-    def _branch(self, stream: str, unit: str, after: int | None) -> Steps[set[int]]:
+    def _branch(
+        self, stream: str, unit: str, after: int | None, seen: Walk | None = None
+    ) -> Steps[set[int]]:
         """The ends of a log and of what its seal leads to by `run`."""
-        log = yield from self.log(unit, after)
+        log = yield from self._log_after(unit, after)
         ends = {item.upto for item in log.slices}
         if log.seal is not None and log.seal.how == "run":
             following = yield from self.change(stream, log.seal.change)
             from_ = None if after is None else max(after, _end(log.seal))
-            ends |= yield from self._common(stream, following, from_)
+            ends |= yield from self._common(stream, following, from_, seen)
         return ends
 
     # Closings
 
     def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
         """Where a base was left, once all its logs are sealed: anyone finds and puts the same."""
-        known: Closing | None = yield Get(closings(stream), base.number)
+        known = yield from self.find_closing(stream, base.number)
         if known is not None:
             return known
         seals = yield from self._last_seals(stream, base)
@@ -217,23 +283,24 @@ class Reading:
                 writer=self.writer,
             ),
         )
+        self._closings[stream, base.number] = stored
         return stored
 
     def _last_seals(self, stream: str, change: Change) -> Steps[list[Seal] | None]:
         """The seals at which a base ends; None while one of its logs goes on."""
         found: list[Seal] = []
-        for child in change.children:
-            seal = yield from self.seal_of(child.unit)
+        left = [child.unit for child in change.children]
+        seen = set(left)
+        while left:
+            seal = yield from self.seal_of(left.pop())
             if seal is None:
                 return None
             if seal.how == "cut":
                 found.append(seal)
                 continue
             following = yield from self.change(stream, seal.change)
-            below = yield from self._last_seals(stream, following)
-            if below is None:
-                return None
-            found += below
+            left += [child.unit for child in following.children if child.unit not in seen]
+            seen.update(left)
         return found
 
     # Rows
@@ -243,7 +310,7 @@ class Reading:
         base = yield from self._base_at(stream, after)
         found: list[Slice] = []
         while True:
-            closing: Closing | None = yield Get(closings(stream), base.number)
+            closing = yield from self.find_closing(stream, base.number)
             limit = upto if closing is None else min(upto, closing.end)
             seen: set[str] = set()
             for child in base.children:
@@ -257,7 +324,7 @@ class Reading:
         if unit in seen:  # several parents lead to it
             return []
         seen.add(unit)
-        log = yield from self.log(unit, after)
+        log = yield from self._log_after(unit, after)
         found = [item for item in log.slices if item.upto <= limit]
         for item in found:
             if item.after < after:

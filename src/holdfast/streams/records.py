@@ -55,6 +55,8 @@ class Change:
     start: int | None = None
     """Children begin with empty state after this epoch: a new stream, a late sink, a reset. None:
     where their parents have ended, with their state."""
+    shared: bool = False
+    """Of a `cut`: children take over the state of the logs before, at the closing's end."""
     reason: str = ""
     writer: str = ""
 
@@ -112,6 +114,23 @@ class Slice:
 
     def same_content(self, other: Slice) -> bool:
         return (self.after, self.upto, self.digest) == (other.after, other.upto, other.digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """New files of a slice whose old ones were lost: the same rows elsewhere."""
+
+    kind: ClassVar[str] = "repair"
+
+    unit: str
+    number: int
+    """Among the repairs of the unit: that of the slice times the most repairs there may be, and
+    which one of the slice it is."""
+    slice: int
+    files: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    digest: str = ""
+    """That of the slice."""
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,4 +215,6 @@ class Floor:
     epoch: int = -1
 
 
-Record: TypeAlias = Change | Range | Turn | Slice | Seal | Closing | Skip | Claim | Term | Floor
+Record: TypeAlias = (
+    Change | Range | Turn | Slice | Repair | Seal | Closing | Skip | Claim | Term | Floor
+)

@@ -98,6 +98,10 @@ def slices(unit: str) -> str:
     return f"{unit}/slices"
 
 
+def repairs(unit: str) -> str:
+    return f"{unit}/repairs"
+
+
 def skips(unit: str) -> str:
     return f"{unit}/skips"
 
@@ -106,4 +110,4 @@ def claims(unit: str, replica: int) -> str:
     return f"{unit}/claims-{replica}"
 
 
-TERMS = "terms"
+TERMS = "coordinator/terms"

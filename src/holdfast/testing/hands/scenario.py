@@ -6,6 +6,7 @@ import ast
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 GROUPS = 4
@@ -48,8 +49,30 @@ class Scenario:
     """Epochs per operation: in a slow world units keep up, in a fast one they fall behind."""
     strides: tuple[int, ...] = (1, 2, 4, 8)
     """How many batch intervals a unit that is behind may take at once."""
+    restless: float = 0.5
+    """How likely a coordinator asks for a change when it looks."""
+    laggard: str = ""
+    """A stream one of whose units stands still from its beginning on, for half the time."""
+    direct: float = 0.5
+    """How readily a parent that is behind goes to its cut in one batch."""
     spares: float = 1.0
     """How readily a unit that never ran gets a node."""
+    keep_on: float = 0.0
+    """How likely a process does another operation before others get a turn."""
+    sleeps: tuple[int, ...] = (30, 200, 800, 2500)
+    """How many operations of others a sleeper misses."""
+    slow: float = 0.1
+    """How often most of a stream's units stand still for long, for each fault there is."""
+    shared: bool = False
+    """Whether stream j has state that a path takes over from the one before."""
+    damaged: str = ""
+    """A stream that loses slices."""
+    losses: float = 0.003
+    """How many, per operation."""
+    bad_repairs: bool = False
+    """Whether a batch that is run again to repair a slice may come out wrong."""
+    trim_rest: int = 90
+    """Operations after which someone trims again, at most."""
 
 
 def draw(seed: int) -> Scenario:
@@ -59,12 +82,14 @@ def draw(seed: int) -> Scenario:
     def span() -> int:
         return rng.choice([1, 1, 2, 4])
 
-    shape = rng.choice(["chain", "join", "paths", "all"])
+    shape = rng.choice(["chain"] * 4 + ["join"] + ["paths"] * 3 + ["all"])
     paths = shape in ("paths", "all")
+    shared = paths and rng.random() < 0.6
     segments = {"S0": Seg("source", (), "s0", span())}
     if paths:
-        segments["X"] = Seg("map", ("s0",), "j", span())
-        segments["Y"] = Seg("map", ("s0",), "j", span())
+        what = "count" if shared else "map"
+        segments["X"] = Seg(what, ("s0",), "j", span())
+        segments["Y"] = Seg(what, ("s0",), "j", span())
         segments["OUT2"] = Seg("sink", ("j",), "OUT2", 1)
     segments["K"] = Seg("sum", ("j" if paths else "s0",), "k", span())
     last = "k"
@@ -76,7 +101,7 @@ def draw(seed: int) -> Scenario:
     return Scenario(
         segments=segments,
         alternatives=("X", "Y") if paths else (),
-        epochs=rng.choice([8, 16, 24]),
+        epochs=rng.choice([4, 4, 4, 8, 8, 12]),
         replicas={name: rng.choice([1, 1, 2]) for name in segments},
         poison=rng.random() < 0.5,
         trim=rng.random() < 0.85,
@@ -84,14 +109,19 @@ def draw(seed: int) -> Scenario:
         faults=rng.choice([0.0, 0.001, 0.003, 0.008]),
         gap_faults=rng.choice([0.0, 0.02, 0.1, 0.3]),
         changes=rng.choice([2, 4, 8]),
-        pace=rng.choice([0.002, 0.005, 0.02]),
+        pace=rng.choice([0.004, 0.008, 0.02]),
         spares=rng.choice([1.0, 0.05]),
+        keep_on=rng.choice([0.3, 0.7, 0.9, 0.97]),
+        shared=shared,
+        damaged=rng.choice(["", "", "s0", "k"]),
+        bad_repairs=rng.random() < 0.5,
     )
 
 
-def left_out(text: str) -> set[Any]:
+@cache
+def left_out(text: str) -> frozenset[Any]:
     """The rows that a skip leaves out."""
-    return set(ast.literal_eval(text)) if text else set()
+    return frozenset(ast.literal_eval(text)) if text else frozenset()
 
 
 def apply(
@@ -99,13 +129,12 @@ def apply(
 ) -> tuple[dict[int, Any], list[Row]]:
     """What a batch does; rows are taken in order of epoch, so the batching does not matter."""
     state = dict(state)
-    rows = sorted((row for part in inputs for row in part), key=lambda row: (row[2], repr(row[0])))
     if operation in ("map", "sink", "source"):
-        return state, rows
+        return state, [row for part in inputs for row in part]
     out: list[Row] = []
-    if operation == "sum":
-        for ident, group, epoch, value in rows:
-            state[group] = state.get(group, 0) + value
+    if operation in ("sum", "count"):
+        for ident, group, epoch, value in sorted(inputs[0], key=lambda row: (row[2], row[0])):
+            state[group] = state.get(group, 0) + (value if operation == "sum" else 1)
             out.append((ident, group, epoch, state[group]))
         return state, out
     for side, part in enumerate(inputs):
@@ -119,6 +148,11 @@ def apply(
             sides[side] |= {row}
             state[group] = tuple(sides)
     return state, out
+
+
+def digest_of(rows: Sequence[Row]) -> str:
+    """The same for the same rows, whatever their order; within one process only."""
+    return str(hash((len(rows), frozenset(rows))))
 
 
 def choose_end(after: int, ends: Sequence[int], span: int, most: int) -> int | None:

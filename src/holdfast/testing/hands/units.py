@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from holdfast.runtime.log.protocol import Batching, epoch_due
 from holdfast.streams.floors import Floors
-from holdfast.streams.handover import Birth
 from holdfast.streams.reading import TrimmedError
-from holdfast.streams.records import Change, Child, Claim, Skip, Slice, unit_name
+from holdfast.streams.records import Change, Child, Claim, Range, Skip, Slice, unit_name
 from holdfast.streams.steps import Get, Newest, Put, changes, claims, skips, slices
 from holdfast.streams.unit import Ended, Position, RunBatch
 from holdfast.testing.hands.memory import Idle, Local, Memory, Process
@@ -26,6 +25,7 @@ from holdfast.testing.hands.scenario import (
     Violation,
     apply,
     choose_end,
+    digest_of,
     draw,
     left_out,
 )
@@ -64,11 +64,16 @@ class Units:
         self.memory = memory or Memory()
         self.make_protocol = protocol
         self.checkpoints: dict[tuple[str, int, int], dict[int, Snapshot]] = {}
+        self.commits: dict[str, list[dict[int, Snapshot]]] = {}
+        """Unit to its checkpoints, of all replicas and generations."""
+        self.units: dict[str, Child] = {}
+        """All that changes on record have brought."""
+        self.sealed: set[str] = set()
         self.owners: dict[tuple[str, int, int], str] = {}
         self.generations: Counter[tuple[str, int]] = Counter()
         self.count: Counter[str] = Counter()
         self.now, self.step, self.writers = -1, 0, 0
-        self.calm = False
+        self.calm = self.finished = False
         self.dead: set[Any] = set()
         """Rows that count as quarantined."""
         self.sinks = {
@@ -79,6 +84,8 @@ class Units:
             for seg in self.segments.values()
             if seg.operation == "source"
         }
+        self.streams = list(dict.fromkeys(seg.output for seg in self.segments.values()))
+        self._exact: dict[str, tuple[int, list[list[Row]]]] = {}
         flat = [row for rows in self.rows["s0"] for row in rows]
         bad = self.rng.sample(flat, min(4, len(flat))) if self.scenario.poison else []
         self.poison = {row[0] for row in bad[:2]}
@@ -117,7 +124,7 @@ class Units:
         for name, seg in self.segments.items():
             if seg.output == "j" and name != self.scenario.alternatives[0]:
                 continue
-            shards = 1 if seg.operation == "sink" else self.rng.choice([1, 2, 3])
+            shards = 1 if seg.operation == "sink" else self.rng.choice([1, 2, 2, 3])
             change = Change(
                 stream=seg.output,
                 number=0,
@@ -126,6 +133,11 @@ class Units:
                 start=-1,
             )
             self.memory.execute(Put(changes(seg.output), 0, change))
+            self.learn(change)
+
+    def learn(self, change: Change) -> None:
+        """Take notice of a change that is on record."""
+        self.units.update({child.unit: child for child in change.children})
 
     def _even(self, shards: int) -> list[tuple[int, int]]:
         edges = [index * GROUPS // shards for index in range(shards + 1)]
@@ -142,47 +154,72 @@ class Units:
     def protocol(self) -> Floors:
         """The production decisions, as one process sees them."""
         self.writers += 1
-        return self.make_protocol(self, writer=f"w{self.writers}", retain=RETAIN, margin=2)
+        return self.make_protocol(
+            self,
+            writer=f"w{self.writers}",
+            retain=RETAIN,
+            margin=2,
+            shared=("j",) if self.scenario.shared else (),
+            levels=2 if self.scenario.damaged and self.broken != "levels" else 1,
+        )
 
     # What a run without failures delivers
 
     def expected(self, sink: str, after: int, upto: int) -> list[Row]:
-        made = {
-            name: [row for part in rows[: upto + 1] for row in part]
-            for name, rows in self.rows.items()
-        }
-        made["j"] = made["s0"]
+        known = self._exact.get(sink)
+        if known is None or known[0] != len(self.dead):
+            # A row that is left out later changes nothing before it.
+            known = self._exact[sink] = (len(self.dead), self._expected(sink))
+        return [row for part in known[1][after + 1 : upto + 1] for row in part]
+
+    def _expected(self, sink: str) -> list[list[Row]]:
+        made = {name: [row for part in rows for row in part] for name, rows in self.rows.items()}
+        made["j"] = apply("count" if self.scenario.shared else "map", {}, [made["s0"]])[1]
         into = [row for row in made[self.segments["K"].inputs[0]] if row[0] not in self.dead]
         made["k"] = apply("sum", {}, [into])[1]
         if "N" in self.segments:
             made["n"] = apply("join", {}, [made["k"], made["s1"]])[1]
-        return [row for row in made[self.segments[sink].inputs[0]] if after < row[2] <= upto]
+        epochs: list[list[Row]] = [[] for _ in range(self.scenario.epochs)]
+        for row in made[self.segments[sink].inputs[0]]:
+            epochs[row[2]].append(row)
+        return epochs
 
     # A unit
 
     def unit_main(self, unit: str, replica: int, generation: int) -> Process:
         protocol = self.protocol()
-        rng = random.Random(f"{self.seed}/{protocol.writer}")
+        rng = random.Random(self.seed * 1_000_003 + self.writers)
         claim = Claim(unit=unit, replica=replica, number=generation, writer=protocol.writer)
         stored = yield Put(claims(unit, replica), generation, claim)
         if stored != claim and self.broken != "claims":
             return
         child = yield from protocol.child(unit)
         key = (unit, replica, generation)
-        mine = self.checkpoints.setdefault(key, {})
+        if key not in self.checkpoints:
+            self.checkpoints[key] = {}
+            self.commits.setdefault(unit, []).append(self.checkpoints[key])
+        mine = self.checkpoints[key]
         while not mine:
             yield Local()
             mine.update(self._clone(unit))
             if mine:
                 break
-            first = yield from self._initial(protocol, child)
+            try:
+                first = yield from self.initial(protocol, child)
+            except TrimmedError as error:
+                if any(self.commits[unit]):
+                    continue  # another one was faster, and what both needed is gone
+                if unit in self.sealed:
+                    return
+                raise Violation(f"{unit}: what it is born with is gone: {error}") from error
             if first == "void":
                 return
             if first is None:
-                yield Idle()
+                yield Idle(on=tuple(f"{parent}/commits" for parent in self.units))
                 continue
             yield Local()
             mine[-1] = first
+            self.memory.touch(f"{unit}/commits")
         seg = self.segments[child.segment]
         while True:
             newest = yield Newest(claims(unit, replica))
@@ -193,7 +230,7 @@ class Units:
             try:
                 step = yield from protocol.next_step(unit, snapshot.position, seg.inputs, propose)
                 if step == "waiting":
-                    yield Idle()
+                    yield Idle(on=("now",) if seg.operation == "source" else ())
                     continue
                 if isinstance(step, Ended):
                     if step.why == "left behind":
@@ -214,9 +251,19 @@ class Units:
             if self.owners.setdefault(key, protocol.writer) != protocol.writer:
                 raise Violation(f"{key}: two processes write one checkpoint")
             mine[position.batch - 1] = Snapshot(state, position)
+            self.memory.touch(f"{unit}/commits")
             self.count["batches"] += 1
-            for old in [number for number in mine if number < position.batch - RETAIN]:
-                del mine[old]
+            yield from self._drop_commits(protocol, unit, mine)
+
+    def _drop_commits(self, protocol: Floors, unit: str, mine: dict[int, Snapshot]) -> Process:
+        """Keep the newest few, and the one that heirs or repairs may need."""
+        oldest = max(mine) - RETAIN + 1
+        epoch = yield from protocol.keep_epoch(unit)
+        if epoch is not None and self.broken != "keep-common":
+            there = [number for number, item in mine.items() if item.position.after <= epoch]
+            oldest = min(oldest, max(there, default=-1))
+        for old in [number for number in mine if number < oldest]:
+            del mine[old]
 
     def _propose(
         self, seg: Seg, rng: random.Random
@@ -230,7 +277,7 @@ class Units:
             if limit is None or limit <= after or self.broken == "cut-is-candidate":
                 return upto
             there = seg.operation == "source" or limit in ends
-            if there and (upto is None or upto > limit or rng.random() < 0.5):
+            if there and (upto is None or upto > limit or rng.random() < self.scenario.direct):
                 return limit
             return upto
 
@@ -238,50 +285,27 @@ class Units:
 
     def _clone(self, unit: str) -> dict[int, Snapshot]:
         """The checkpoint with the newest commit, of whatever replica and generation."""
-        best: dict[int, Snapshot] = {}
-        for (owner, _, _), item in self.checkpoints.items():
-            if owner == unit and item and (not best or max(item) > max(best)):
-                best = item
+        there = [item for item in self.commits[unit] if item]
+        best: dict[int, Snapshot] = max(there, key=max, default={})
         return dict(best)
 
-    def _initial(self, protocol: Floors, child: Child) -> Process:
-        """The state a unit is born with; None: not yet there."""
-        born = yield from protocol.birth(child.unit)
-        if born == "void":
-            return "void"
-        if not isinstance(born, Birth):
-            return None
-        state: dict[int, Any] = {}
-        for parent, batch in born.parents:
-            yield Local()
-            commits = [
-                item[batch]
-                for (owner, _, _), item in self.checkpoints.items()
-                if owner == parent and batch in item
-            ]
-            if not commits:
-                return None
-            state.update(commits[0].state)
-        groups = range(*child.groups)
-        mine = {group: value for group, value in state.items() if group in groups}
-        return Snapshot(mine, protocol.first_position(born))
+    def initial(self, protocol: Floors, child: Child) -> Process:
+        """What a unit is born with; None: not yet there."""
+        raise NotImplementedError
+
+    def files_of(self, protocol: Floors, found: Sequence[Slice]) -> Process:
+        """The rows of slices, read from their files."""
+        raise NotImplementedError
 
     def _left_behind(self, unit: str, committed: int, why: str) -> None:
         """Fine for a zombie or a slow replica; fatal if nobody has got further."""
-        best = max(
-            (
-                max(item)
-                for (owner, _, _), item in self.checkpoints.items()
-                if owner == unit and item
-            ),
-            default=-2,
-        )
-        if best > committed or self._sealed(unit):
+        best = max((max(item) for item in self.commits[unit] if item), default=-2)
+        if best > committed or unit in self.sealed:
             self.count["left behind"] += 1
             return
         raise Violation(f"{unit}: nobody can run batch {committed + 1}: {why}")
 
-    def _sealed(self, unit: str) -> bool:
+    def sealed_on_record(self, unit: str) -> bool:
         found = self.memory.folders.get(slices(unit), {})
         return any(item.kind == "seal" for item in found.values())
 
@@ -296,7 +320,7 @@ class Units:
     ) -> Process:
         """Run, publish; gives the state and position to commit, None to try again, or "over"."""
         seg, unit, number = self.segments[child.segment], child.unit, step.position.batch
-        inputs = yield from self._input_rows(protocol, child, step)
+        inputs = yield from self.input_rows(protocol, child, step.range)
         skip = ""
         if child.segment == "K" and self.scenario.poison:
             outcome = yield from self._without_poison(protocol, unit, number, inputs[0], rng)
@@ -323,7 +347,7 @@ class Units:
             after=after,
             upto=upto,
             files={"rows": tuple(rows)},
-            digest=repr(sorted(rows)),
+            digest=digest_of(rows),
             skip=skip,
             writer=protocol.writer,
         )
@@ -333,17 +357,17 @@ class Units:
             return None
         return "over" if told == "sealed" else (state, position)
 
-    def _input_rows(self, protocol: Floors, child: Child, step: RunBatch) -> Process:
+    def input_rows(self, protocol: Floors, child: Child, record: Range) -> Process:
         """What a batch reads, one list per input, the unit's key groups only."""
         seg, groups = self.segments[child.segment], range(*child.groups)
-        after, upto = step.range.after, step.range.upto
+        after, upto = record.after, record.upto
         if seg.operation == "source":
             rows = [row for part in self.rows[seg.output][after + 1 : upto + 1] for row in part]
             return [[row for row in rows if row[1] in groups]]
         found = []
         for stream in seg.inputs:
             read = yield from protocol.read(stream, after, upto)
-            rows = [row for item in read for row in item.files["rows"]]
+            rows = yield from self.files_of(protocol, read)
             found.append([row for row in rows if row[1] in groups])
         return found
 
@@ -386,4 +410,5 @@ class Units:
             more, less = list(got - expected)[:3], list(expected - got)[:3]
             raise Violation(f"{name}: epochs {after + 1}..{upto}: too many {more}, missing {less}")
         sink.batch, sink.end = number, upto
-        self.memory.version += 1
+        last = self.scenario.epochs - 1
+        self.finished = all(item.end >= last for item in self.sinks.values())

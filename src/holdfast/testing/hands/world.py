@@ -13,68 +13,107 @@ faults stop.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
-from holdfast.streams.records import Change, Child, Slice, stream_of
-from holdfast.streams.steps import GetFloor, Operation, Put, RaiseFloor, changes
-from holdfast.testing.hands.memory import Idle, Local, Process, Rest
+from holdfast.streams.floors import Floors
+from holdfast.streams.records import Change, Child, Seal, Slice, change_of, stream_of
+from holdfast.streams.steps import Delete, GetFloor, Operation, Put, changes, closings, slices
+from holdfast.streams.term import Terms, admits, journal_to_read, journals_to_remove
+from holdfast.testing.hands.memory import Local, Process, Rest
 from holdfast.testing.hands.scenario import Violation, left_out
-from holdfast.testing.hands.units import Units
+from holdfast.testing.hands.schedule import Running, Schedule, seeded
 
-PATIENCE = 100_000
+PATIENCE = 40_000
 """Operations without a result after faults have stopped: then something is stuck."""
-QUIET = 1500
-"""The same while nobody has anything to do."""
+QUIET = 40
+"""Rounds of those who trim, while nobody else has anything to do: the same."""
 
 
-@dataclass(slots=True)
-class Running:
-    """A process and where it stands."""
-
-    name: str
-    steps: Process
-    unit: str | None = None
-    replica: int = 0
-    result: Any = None
-    asleep_until: int = 0
-    idle_since: int = -1
-    """The store's version when it last began to look and found nothing to do."""
-    looking_since: int = -1
-    given_up: bool = False
-    """Others believe it dead; it may still wake up."""
-
-
-class World(Units):
+class World(Schedule):
     """Runs one scenario to its end; raises `Violation`."""
 
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
-        self.processes: list[Running] = []
+        self.journals: dict[int, Counter[tuple[str, int]]] = {}
+        """Term to what its coordinator has written down: the next generation of each replica."""
+        self.nodes: Counter[str] = Counter(dict.fromkeys(self.segments, -1))
+        """Node to the newest term it has seen."""
 
     # Coordinators: they decide when, the records what
 
     def coordinator(self) -> Process:
+        """Claims a term and leads until there is a newer one; it may not notice for long."""
         protocol = self.protocol()
-        rng = random.Random(f"{self.seed}/{protocol.writer}")
-        streams = list(dict.fromkeys(seg.output for seg in self.segments.values()))
+        rng = seeded(self.seed, protocol.writer)
+        terms = Terms(protocol.writer)
+        while (term := (yield from terms.begin())) is None:
+            yield Rest(rng.choice([10, 40, 150]))
+        journal = self._journal(term.number)
         while True:
-            yield Rest(rng.choice([20, 200, 1000]))
-            stream = rng.choice([name for name in streams if name not in self.sinks])
-            if "j" in streams and rng.random() < 0.4:
-                stream = "j"
-            known = yield from protocol.changes_of(stream)
-            if len(known) <= self.scenario.changes:
-                if stream == "j" and rng.random() < 0.6:
-                    change = self._switch(known, rng)
-                else:
-                    carriers = yield from protocol.carriers(stream)
-                    change = self._rescale(stream, len(known), carriers, rng)
-                yield Local(hurts=True)
-                if (yield from protocol.decide(change)):
-                    self.count[change.how] += 1
-            for name in streams:
+            yield Rest(rng.choice([10, 40, 150]))
+            if not (yield from terms.leads(term)):
+                return
+            yield from self._start_missing(term.number, journal, rng)
+            if rng.random() < self.scenario.restless:
+                yield from self._change_something(protocol, rng)
+            for name in self.streams:
                 yield from protocol.carry_out(name)
+
+    def _journal(self, term: int) -> Counter[tuple[str, int]]:
+        """The generations that a coordinator knows to be taken: those in the journal before."""
+        whole = dict.fromkeys(self.journals, True)
+        before = journal_to_read(whole, term)
+        self.journals[term] = Counter() if before is None else Counter(self.journals[before])
+        for old in journals_to_remove({**whole, term: True}, term):
+            if old != before:  # one who still believes to lead goes on writing his own
+                del self.journals[old]
+        return self.journals[term]
+
+    def _start_missing(
+        self, term: int, journal: Counter[tuple[str, int]], rng: random.Random
+    ) -> Process:
+        """Tell nodes to run units that nobody seems to run."""
+        for unit, replica in self.missing():
+            odds = 0.6 if unit in self.commits else 0.6 * self.scenario.spares
+            if rng.random() < odds:
+                generation = journal[unit, replica]
+                journal[unit, replica] += 1
+                yield Local(hurts=True)
+                self._command(term, unit, replica, generation)
+
+    def _command(self, term: int, unit: str, replica: int, generation: int) -> None:
+        """What a node does with a command; there is one node for each segment."""
+        node = self.units[unit].segment
+        if not admits(self.nodes[node], term) and self.broken != "terms":
+            self.count["old term"] += 1
+            return
+        if term < self.nodes[node]:
+            raise Violation(f"{node} obeys term {term} after {self.nodes[node]}")
+        self.nodes[node] = term
+        if unit not in self.sealed:
+            self.run_unit(unit, replica, generation)
+
+    def _change_something(self, protocol: Floors, rng: random.Random) -> Process:
+        stream = rng.choice([name for name in self.streams if name not in self.sinks])
+        if "j" in self.streams and rng.random() < 0.4:
+            stream = "j"
+        known = yield from protocol.changes_of(stream)
+        if len(known) > self.scenario.changes:
+            return
+        if stream == "j" and rng.random() < 0.6:
+            change = self._switch(known, rng)
+        else:
+            carriers = yield from protocol.carriers(stream)
+            change = self._rescale(stream, len(known), carriers, rng)
+        change = replace(change, writer=protocol.writer)
+        yield Local(hurts=True)
+        if (yield from protocol.decide(change)):
+            self.count[change.how] += 1
+            if change.how == "cut" and rng.random() < 0.5:
+                # At once, whatever became of the changes before.
+                yield from protocol.seal_cut(change)
 
     def _switch(self, known: list[Change], rng: random.Random) -> Change:
         number = len(known)
@@ -82,7 +121,11 @@ class World(Units):
         parts = self._even(rng.choice([1, 2]))
         children = self._children(segment, "j", number, parts)
         return Change(
-            stream="j", number=number, how="cut", children=children, writer=str(rng.random())
+            stream="j",
+            number=number,
+            how="cut",
+            children=children,
+            shared=self.scenario.shared,
         )
 
     def _rescale(
@@ -107,211 +150,166 @@ class World(Units):
             how="run",
             parents=tuple(item.unit for item in parents),
             children=self._children(parents[0].segment, stream, number, parts),
-            writer=str(rng.random()),
         )
 
     def trimmer(self) -> Process:
         protocol = self.protocol()
-        rng = random.Random(f"{self.seed}/{protocol.writer}")
+        rng = seeded(self.seed, protocol.writer)
         while True:
-            yield Rest(rng.randrange(20, 200))
-            units = self._known_units()
-            if units:
-                unit = rng.choice(units)
-                yield from protocol.trim(unit, stream_of(unit))
+            most = self.scenario.trim_rest
+            yield Rest(rng.randrange(1, most) if not self.calm else rng.randrange(50, 250))
+            live = [unit for unit in self.units if unit not in self.sealed]
+            unit = rng.choice(live if live and rng.random() < 0.7 else list(self.units))
+            yield from protocol.trim(unit, stream_of(unit))
+            if (yield from protocol.is_over(unit)):
+                self.drop_checkpoints(unit)
 
     def finisher(self) -> Process:
         protocol = self.protocol()
-        for stream in dict.fromkeys(seg.output for seg in self.segments.values()):
+        for stream in self.streams:
             yield from protocol.carry_out(stream)
 
-    def _known_units(self) -> list[str]:
-        return [
-            child.unit
-            for seg in dict.fromkeys(seg.output for seg in self.segments.values())
-            for change in self.memory.folders.get(changes(seg), {}).values()
-            for child in change.children
-        ]
-
-    # The scheduler
+    # Running it
 
     def run(self) -> None:
-        scenario, rng = self.scenario, self.rng
+        scenario = self.scenario
         for index in range(scenario.coordinators):
-            self.processes.append(Running(f"coordinator{index}", self.coordinator()))
+            self.start(Running(f"coordinator{index}", self.coordinator()))
         if scenario.trim:
             for index in range(2):
-                self.processes.append(Running(f"trimmer{index}", self.trimmer()))
-        self._ensure(1.0)
+                self.start(Running(f"trimmer{index}", self.trimmer(), trims=True))
+        self._run_missing()
+        late = next((item for item in self.processes if self._lags(item)), None)
+        if late is not None:
+            self.sleep(late, int(scenario.epochs / scenario.pace / 2))
+        self.now_and_then(scenario.pace, self._epoch)
+        self.now_and_then(scenario.faults, lambda: self.fault(self.rng.choice(self.processes)))
+        self.now_and_then(scenario.faults * scenario.slow, self._slow_segment)
+        if scenario.damaged:
+            self.now_and_then(scenario.losses, self.lose_slice)
         limit = int(1.3 * scenario.epochs / scenario.pace)
-        while self.step < limit and not self._finished():
-            self.step += 1
-            if rng.random() < scenario.pace and self.now < scenario.epochs - 1:
-                self.now += 1
-                self.memory.version += 1
-            if rng.random() < 0.02:
-                self._ensure(0.6)
-            if rng.random() < scenario.faults and self.processes:
-                self._fault(rng.choice(self.processes))
-            if rng.random() < scenario.faults / 10:
-                self._slow_segment()
-            self._advance_one()
+        while self.step < limit and not self.finished:
+            self.turn()
         self._calm_down()
 
-    def _advance_one(self) -> bool:
-        """Whoever is drawn; if it has nothing to do, whoever comes next in the list."""
-        version, step, processes = self.memory.version, self.step, self.processes
-        first = int(self.rng.random() * len(processes))
-        for index in range(len(processes)):
-            item = processes[first - index]
-            if item.asleep_until <= step and item.idle_since < version:
-                self._advance(item)
-                return True
-        return False
-
-    def _advance(self, process: Running) -> None:
-        if process.looking_since < 0:
-            process.looking_since = self.memory.version
-        try:
-            operation = process.steps.send(process.result)
-        except StopIteration:
-            self.processes.remove(process)
-            return
-        hurts = isinstance(operation, Put | RaiseFloor) or (
-            isinstance(operation, Local) and operation.hurts
+    def _lags(self, process: Running) -> bool:
+        return (
+            bool(self.scenario.laggard) and stream_of(process.unit or "") == self.scenario.laggard
         )
-        faulty = hurts and not self.calm and self.rng.random() < self.scenario.gap_faults
-        if faulty and self.rng.random() < 0.5:
-            # Stopped before the operation: it is done when, and if, the process wakes up.
-            process.steps = _resumed(operation, process.steps)
-            process.result = None
-            self._fault(process)
-            return
-        if isinstance(operation, Rest):
-            process.asleep_until, process.result = self.step + operation.operations, None
-            return
-        if isinstance(operation, Idle):
-            process.idle_since, process.looking_since = process.looking_since, -1
-            process.result = None
-            return
-        process.idle_since = -1
-        process.result = None if isinstance(operation, Local) else self._execute(operation)
-        if faulty:
-            self._fault(process)
 
-    def _execute(self, operation: Operation) -> Any:
+    def execute(self, operation: Operation) -> Any:
         result = self.memory.execute(operation)
-        match operation:
-            case Put(folder, number, Slice() as item) if result is item and item.skip:
-                # What is published decides which rows are left out, whoever lives to see it.
-                if number >= self.memory.execute(GetFloor(folder)).number:
-                    self.dead |= left_out(item.skip)
+        if type(operation) is Put and result is operation.record:
+            match result:
+                case Change():
+                    self.learn(result)
+                case Seal(unit=unit):
+                    self.sealed.add(unit)
+                case Slice(unit=unit, number=0) if self._is_void(unit):
+                    raise Violation(f"{unit}: it publishes and was never born")
+                case Slice(skip=skip, number=number) if skip:
+                    # What is published decides which rows are left out, whoever lives to see it.
+                    if number >= self.memory.execute(GetFloor(operation.folder)).number:
+                        self.dead |= left_out(skip)
+        elif type(operation) is Delete:
+            # A seal that was put too late is taken back.
+            owner = operation.folder.rpartition("/")[0]
+            if owner in self.sealed and not self.sealed_on_record(owner):
+                self.sealed.discard(owner)
         return result
 
-    def _fault(self, victim: Running) -> None:
-        rng = self.rng
-        if victim not in self.processes:
-            return
-        if rng.random() < 0.5:
-            self.count["crash"] += 1
-            self.processes.remove(victim)
-            victim.steps.close()
-            self._replace(victim.name)
-        else:
-            self.count["asleep"] += 1
-            victim.asleep_until = self.step + rng.choice([50, 300, 1500, 4000])
-            victim.given_up = rng.random() < 0.7
-            if victim.given_up:
-                self._replace(victim.name)
+    def _is_void(self, unit: str) -> bool:
+        """Whether the records on which a unit's birth rests are missing."""
+        stream, number = stream_of(unit), change_of(unit)
+        folders = self.memory.folders
+        change = folders[changes(stream)][number]
+        if change.how == "cut":
+            closed = folders.get(closings(stream), {}).values()
+            return all(closing.next != number for closing in closed)
+        return any(
+            all(
+                item.kind != "seal" or item.how != "run"
+                for item in folders[slices(parent)].values()
+            )
+            for parent in change.parents
+        )
 
-    def _replace(self, name: str) -> None:
+    def _epoch(self) -> None:
+        if self.now < self.scenario.epochs - 1:
+            self.now += 1
+            self.memory.touch("now")
+            self.tell()
+
+    def replace(self, name: str) -> None:
         kind = name.rstrip("0123456789")
         if sum(1 for item in self.processes if item.name.startswith(kind)) >= 4:
             return
         if kind == "coordinator":
-            self.processes.append(Running(name, self.coordinator()))
+            self.start(Running(name, self.coordinator()))
         elif kind == "trimmer":
-            self.processes.append(Running(name, self.trimmer()))
+            self.start(Running(name, self.trimmer(), trims=True))
 
     def _slow_segment(self) -> None:
+        """One unit, or most of those beside it, stand still for long, and nobody is worried."""
         units = [item for item in self.processes if item.unit]
-        if units:
-            stream = stream_of(self.rng.choice(units).unit or "")
-            for item in units:
-                if stream_of(item.unit or "") == stream and self.rng.random() < 0.6:
-                    item.asleep_until = self.step + self.rng.choice([1000, 3000, 6000])
+        if not units:
+            return
+        slow = self.rng.choice(units).unit or ""
+        alone = self.rng.random() < 0.5
+        for item in units:
+            beside = not alone and stream_of(item.unit or "") == stream_of(slow)
+            if item.unit == slow or (beside and self.rng.random() < 0.6):
+                self.sleep(item, self.rng.choice(self.scenario.sleeps[1:]) * 2)
 
-    def _ensure(self, chance: float) -> None:
-        """A unit without a living process gets one, as recovery does it."""
+    def missing(self) -> list[tuple[str, int]]:
+        """Units and replicas that no process believed alive runs."""
         running = {(item.unit, item.replica) for item in self.processes if not item.given_up}
-        ran = {owner for (owner, _, _), item in self.checkpoints.items() if item}
-        for unit in self._known_units():
-            if self._sealed(unit):
-                continue
-            segment = self._segment_of(unit)
-            for replica in range(self.scenario.replicas[segment]):
-                odds = chance if chance == 1.0 or unit in ran else chance * self.scenario.spares
-                if (unit, replica) in running or self.rng.random() >= odds:
-                    continue
-                generation = self.generations[unit, replica]
-                if self.rng.random() < 0.95:  # else a second one is started with the same number
-                    self.generations[unit, replica] += 1
-                self.processes.append(
-                    Running(
-                        f"{unit}/{replica}/{generation}/",
-                        self.unit_main(unit, replica, generation),
-                        unit=unit,
-                        replica=replica,
-                    )
-                )
+        return [
+            (unit, replica)
+            for unit, child in self.units.items()
+            if unit not in self.sealed
+            for replica in range(self.scenario.replicas[child.segment])
+            if (unit, replica) not in running
+        ]
 
-    def _segment_of(self, unit: str) -> str:
-        change = int(unit.rpartition("#")[0].rpartition(".")[2])
-        children = self.memory.folders[changes(stream_of(unit))][change].children
-        return str(next(child.segment for child in children if child.unit == unit))
+    def _run_missing(self) -> None:
+        for unit, replica in self.missing():
+            self.run_unit(unit, replica, self.generations[unit, replica])
 
-    def _finished(self) -> bool:
-        return all(sink.end >= self.scenario.epochs - 1 for sink in self.sinks.values())
+    def run_unit(self, unit: str, replica: int, generation: int) -> None:
+        newest = max(self.generations[unit, replica], generation + 1)
+        self.generations[unit, replica] = newest
+        self.start(
+            Running(
+                f"{unit}/{replica}/{generation}/",
+                self.unit_main(unit, replica, generation),
+                unit=unit,
+                replica=replica,
+            )
+        )
 
     def _calm_down(self) -> None:
         """Faults stop: everything must be delivered."""
-        self.calm = True
+        self.calm, self.keep_on = True, max(0.9, self.keep_on)
         self.now = self.scenario.epochs - 1
-        self.memory.version += 1
-        for item in self.processes:
-            item.asleep_until = 0
-        self.processes = [
-            item for item in self.processes if not item.name.startswith("coordinator")
-        ]
-        quiet, moved_at, ends = 0, self.step, -1
-        while self.step - moved_at < PATIENCE and quiet < QUIET:
-            self.step += 1
-            if self._finished():
-                return
+        self.memory.touch("now")
+        for item in list(self.processes):
+            if item.name.startswith("coordinator"):
+                self.end(item)
+        self.wake_all()
+        self._run_missing()
+        self.start(Running("finisher", self.finisher()))
+        quiet, moved_at, ends, version = 0, self.step, -1, -1
+        while not self.finished:
             if (reached := sum(sink.end for sink in self.sinks.values())) > ends:
                 ends, moved_at = reached, self.step
-            if self.step % 50 == 0:
-                self._ensure(1.0)
-            if self.step % 400 == 0 and not any(
-                item.name.startswith("finisher") for item in self.processes
-            ):
-                self.processes.append(Running("finisher", self.finisher()))
-            busy = any(
-                item.idle_since < self.memory.version and not item.name.startswith("trimmer")
-                for item in self.processes
-            )
-            quiet = 0 if busy else quiet + 1
-            self._advance_one()
-        where = {name: sink.end for name, sink in self.sinks.items()}
-        raise Violation(f"no progress: sinks at {where} of {self.scenario.epochs - 1}")
-
-
-def _resumed(operation: Any, rest: Process) -> Process:
-    """A process that still has to do an operation which it had decided on."""
-    result = yield operation
-    while True:
-        try:
-            operation = rest.send(result)
-        except StopIteration:
-            return
-        result = yield operation
+            if not self.ready:
+                # Nobody can go on by himself; those who trim come next, if there are any.
+                self._run_missing()
+                if self.memory.version != version:
+                    version, quiet = self.memory.version, 0
+                    self.start(Running("finisher", self.finisher()))
+                quiet += 1
+            if quiet > QUIET or self.step - moved_at > PATIENCE or not self.turn():
+                where = {name: sink.end for name, sink in self.sinks.items()}
+                raise Violation(f"no progress: sinks at {where} of {self.scenario.epochs - 1}")

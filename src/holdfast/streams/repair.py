@@ -1,0 +1,94 @@
+"""Slices whose files were lost or damaged, made again from the records.
+
+The state of the unit at the batch before is cloned, the batch is run again from its recorded range,
+and a *repair* record names the new files. Their digest must be that of the slice record, which
+stays as it is: a repair changes where rows are, never which. Whoever finds files missing looks for
+a repair first; the newest one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from holdfast.streams.reading import ProtocolError, TrimmedError
+from holdfast.streams.records import Range, Repair, Slice
+from holdfast.streams.steps import Delete, Get, Newest, Put, Steps, ranges, repairs, slices
+from holdfast.streams.unit import NondeterministicError, UnitSteps
+
+MOST_REPAIRS = 16
+"""Of one slice; a disk that loses it more often needs a person."""
+
+Repaired: TypeAlias = Literal["repaired", "adopted", "trimmed"]
+
+
+class Repairs(UnitSteps):
+    """Finding and making repairs."""
+
+    def repaired(self, item: Slice) -> Steps[tuple[Slice, int]]:
+        """A slice with the files that its newest repair names, and how many repairs it has."""
+        number = 0
+        while number < MOST_REPAIRS:
+            found: Repair | None = yield Get(repairs(item.unit), _place(item, number))
+            if found is None:
+                break
+            if found.digest != item.digest:
+                raise ProtocolError(f"{item.unit}: the repair of slice {item.number} differs")
+            item = replace(item, files=found.files)
+            number += 1
+        return item, number
+
+    def repair(
+        self, item: Slice, files: Mapping[str, tuple[Any, ...]], digest: str, *, number: int
+    ) -> Steps[Repaired]:
+        """Put repair `number` of a slice: that many were there and are damaged as well."""
+        if digest != item.digest:
+            raise NondeterministicError(
+                f"{item.unit}: batch {item.number} run again gave other rows"
+            )
+        if number >= MOST_REPAIRS:
+            raise ProtocolError(f"{item.unit}: slice {item.number} was lost {number} times")
+        record = Repair(
+            unit=item.unit,
+            number=_place(item, number),
+            slice=item.number,
+            files=files,
+            digest=digest,
+            writer=self.writer,
+        )
+        stored = yield Put(repairs(item.unit), record.number, record)
+        floor = yield from self.floor_now(slices(item.unit))
+        if item.number < floor.number:
+            if stored == record:
+                yield Delete(repairs(item.unit), record.number)
+            return "trimmed"
+        return "repaired" if stored == record else "adopted"
+
+    def recorded(self, unit: str, batch: int) -> Steps[Range]:
+        """The range of a batch that has been run, to run it again."""
+        item = yield Get(ranges(unit), batch)
+        if not isinstance(item, Range) or item.turn is not None:
+            # The turn took a number: from there on batch n has range n + 1.
+            item = yield Get(ranges(unit), batch + 1)
+        if not isinstance(item, Range):
+            raise TrimmedError(f"{unit}: the range of batch {batch} is gone")
+        return item
+
+    def check_replay(self, unit: str, batch: int, digest: str) -> Steps[None]:
+        """A batch that is run again gives the rows on record, if they still are."""
+        item = yield Get(slices(unit), batch)
+        if isinstance(item, Slice) and item.digest != digest:
+            raise NondeterministicError(f"{unit}: batch {batch} run again gave other rows")
+
+    def forget_repairs(self, unit: str, first: int, last: int) -> Steps[None]:
+        """Remove the repairs of slices that are trimmed."""
+        if (yield Newest(repairs(unit))) < 0:
+            return
+        for place in range(first * MOST_REPAIRS, (last + 1) * MOST_REPAIRS):
+            yield Delete(repairs(unit), place)
+
+
+def _place(item: Slice, number: int) -> int:
+    """Repairs of all slices share one sequence of numbers, so that they need one folder a unit."""
+    return item.number * MOST_REPAIRS + number

@@ -1,0 +1,309 @@
+"""The decisions of `holdfast.streams`, each with one rule switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from holdfast.streams.floors import Floors
+from holdfast.streams.handover import Birth
+from holdfast.streams.reading import Walk
+from holdfast.streams.records import (
+    Change,
+    Closing,
+    Floor,
+    Range,
+    Seal,
+    Slice,
+    Turn,
+    change_of,
+    stream_of,
+    unit_name,
+)
+from holdfast.streams.repair import Repaired
+from holdfast.streams.steps import Get, Newest, Put, Steps, changes, closings, ranges, slices
+from holdfast.streams.unit import NondeterministicError, Position, Published
+
+
+class NoLookAfterwards(Floors):
+    """What is found or put below the floor counts, as nobody looks again."""
+
+    def floor_now(self, folder: str) -> Steps[Floor]:
+        yield Get(folder, -1)
+        return Floor()
+
+
+class SmallestCut(Floors):
+    """The cut is the smallest end before a turn: some parent has gone beyond it."""
+
+    def cut_epoch(self, stream: str, number: int) -> Steps[int | None]:
+        change = yield from self.change(stream, number)
+        ends = []
+        for parent in change.parents:
+            turn = yield from self.turn_of(parent)
+            if turn is None:
+                return None
+            ends.append(-1 if turn.end is None else turn.end)
+        return min(ends)
+
+
+class OwnCut(Floors):
+    """Every parent ends where it stands when it turns."""
+
+    def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
+        if position.change is None:
+            return False
+        seal = Seal(
+            unit=unit,
+            number=position.batch,
+            change=position.change,
+            how="run",
+            end=position.after,
+            batch=position.batch - 1,
+            writer=self.writer,
+        )
+        yield Put(slices(unit), seal.number, seal)
+        return True
+
+
+class OwesASlice(Floors):
+    """A unit may not be sealed where it was born."""
+
+    def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
+        if position.batch == 0:
+            return False
+        return (yield from super()._hand_over(unit, position))
+
+
+class StreamEndPinsNothing(Floors):
+    """Only units pin their input, so nobody does between a cut and the birth after it."""
+
+    def last_end(self, stream: str) -> Steps[int]:
+        yield Get(changes(stream), 0)
+        return 1 << 30
+
+
+class NewbornPinsNothing(Floors):
+    """A unit pins its input only from its first own record on."""
+
+    def _unit_pin(self, unit: str, levels: int = 1) -> Steps[int | None]:
+        if (yield Newest(ranges(unit))) < 0:
+            return None
+        return (yield from super()._unit_pin(unit, levels))
+
+    def last_end(self, stream: str) -> Steps[int]:
+        yield Get(changes(stream), 0)
+        return 1 << 30
+
+
+class TakerBeforeGiver(Floors):
+    """Heirs are looked at before those they take over from."""
+
+    def _pins_of_reader(self, stream: str, reader: str, levels: int = 1) -> Steps[list[int]]:
+        pins: list[int] = []
+        for change in reversed((yield from self.changes_of(reader))):
+            for child in change.children:
+                if stream in self._wiring.inputs(child.segment):
+                    pinned = yield from self._unit_pin(child.unit, levels)
+                    if pinned is not None:
+                        pins.append(pinned)
+        if self._wiring.publishes(reader):
+            pins.append((yield from self.last_end(reader)))
+        return pins
+
+
+class TurnsAreTrimmed(Floors):
+    """A unit that has turned trims its ranges as before, and its turn with them."""
+
+    def _has_turned(self, unit: str) -> Steps[bool]:
+        yield Newest(ranges(unit))
+        return False
+
+
+class SkipNotInSlice(Floors):
+    """A slice made with another skip is taken for a contradiction."""
+
+    def publish(self, item: Slice) -> Steps[Published]:
+        told = yield from super().publish(item)
+        if told == "other skip":
+            raise NondeterministicError(f"{item.unit}: batch {item.number} gave other rows")
+        return told
+
+
+class AnyEnd(Floors):
+    """An end of one log counts as an end of the stream."""
+
+    def _common(
+        self, stream: str, change: Change, after: int | None, seen: Walk | None = None
+    ) -> Steps[set[int]]:
+        found: set[int] = set()
+        for child in change.children:
+            found |= yield from self._branch(stream, child.unit, after, seen)
+        return found
+
+
+class OneParentTurns(Floors):
+    """Only the first parent is turned."""
+
+    def place_turns(self, change: Change) -> Steps[None]:
+        yield from super().place_turns(replace(change, parents=change.parents[:1]))
+
+
+class HeirsAreForgotten(Floors):
+    """A cut seals the logs of its base, not those that a run on record may bring."""
+
+    def seal_cut(self, change: Change) -> Steps[Closing | None]:
+        known = yield from self.bases(change.stream)
+        base, _ = known[-1]
+        if base.number >= change.number:
+            return None
+        for child in base.children:
+            yield from self._seal_log(child.unit, change.number)
+        return (yield from self.closing(change.stream, base))
+
+
+class ClosingAtTheFurthest(Floors):
+    """A cut goes on where the furthest log had come, not where all had."""
+
+    def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
+        known: Closing | None = yield Get(closings(stream), base.number)
+        if known is not None:
+            return known
+        seals = yield from self._last_seals(stream, base)
+        if seals is None:
+            return None
+        ends: set[int] = {-1}
+        for child in base.children:
+            ends |= yield from self._branch(stream, child.unit, None)
+        stored: Closing = yield Put(
+            closings(stream),
+            base.number,
+            Closing(
+                stream=stream,
+                number=base.number,
+                end=max(ends),
+                next=max(seal.change for seal in seals),
+            ),
+        )
+        return stored
+
+
+class StatedBirth(Floors):
+    """A child of a cut begins where its parents' inputs were when somebody looked."""
+
+    def _birth_after_closing(self, stream: str, change: Change) -> Steps[Any]:
+        born = yield from super()._birth_after_closing(stream, change)
+        if isinstance(born, Birth):
+            return replace(born, epoch=born.epoch + 1)
+        return born
+
+
+class LoserGoesOn(Floors):
+    """A change that lost its number to another is put at the next one."""
+
+    def decide(self, change: Change) -> Steps[bool]:
+        if (yield from super().decide(change)):
+            return True
+        number = change.number + 1
+        children = tuple(
+            replace(child, unit=unit_name(change.stream, number, shard))
+            for shard, child in enumerate(change.children)
+        )
+        return (yield from super().decide(replace(change, number=number, children=children)))
+
+
+class OwnChangesOnly(Floors):
+    """A change is carried out by the coordinator that decided it, and by nobody else."""
+
+    def place_turns(self, change: Change) -> Steps[None]:
+        if change.writer == self.writer:
+            yield from super().place_turns(change)
+
+    def seal_cut(self, change: Change) -> Steps[Closing | None]:
+        if change.writer == self.writer:
+            return (yield from super().seal_cut(change))
+        return None
+
+
+class ClosedByOne(Floors):
+    """A closing is put by the coordinator that decided the cut, and by nobody else."""
+
+    def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
+        known = yield from self.find_closing(stream, base.number)
+        if known is not None:
+            return known
+        seals = yield from self._last_seals(stream, base)
+        if seals is None:
+            return None
+        following = yield from self.change(stream, max(seal.change for seal in seals))
+        if following.writer != self.writer:
+            return None
+        return (yield from super().closing(stream, base))
+
+
+class OwnRangeCounts(Floors):
+    """One who wanted to record a range runs it, whatever is on record."""
+
+    def _propose(self, unit: str, position: Position, *rest: Any) -> Steps[Range | Turn | None]:
+        steps = super()._propose(unit, position, *rest)
+        mine: Range | None = None
+        try:
+            operation = next(steps)
+            while True:
+                if isinstance(operation, Put) and isinstance(operation.record, Range):
+                    mine = operation.record
+                operation = steps.send((yield operation))
+        except StopIteration as done:
+            return mine if isinstance(done.value, Range) and mine is not None else done.value
+
+
+class PublishedPastASeal(Floors):
+    """One who finds a seal in the place of its slice goes on all the same."""
+
+    def publish(self, item: Slice) -> Steps[Published]:
+        told = yield from super().publish(item)
+        return "adopted" if told == "sealed" else told
+
+
+class OvertakenIsBorn(Floors):
+    """The children of a change that a later one has overtaken run as well."""
+
+    def birth(self, unit: str) -> Steps[Any]:
+        born = yield from super().birth(unit)
+        if born != "void":
+            return born
+        stream = stream_of(unit)
+        change = yield from self.change(stream, change_of(unit))
+        if change.how == "cut":
+            known = yield from self.bases(stream)
+            ends = [item.end for _, item in known if item and item.next > change.number]
+            return Birth(epoch=min(ends))
+        log = yield from self.log(change.parents[0], None)
+        return Birth(epoch=log.slices[-1].upto if log.slices else -1)
+
+
+class CommonEndIsForgotten(Floors):
+    """A unit keeps the newest few batches, however far it is ahead of the logs beside it."""
+
+    def common_end(self, unit: str) -> Steps[int]:
+        yield Newest(ranges(unit))
+        return 1 << 30
+
+
+class OverAtOnce(Floors):
+    """A sealed unit whose slices are trimmed is over, whether its heirs have begun or not."""
+
+    def _has_begun(self, unit: str) -> Steps[bool]:
+        yield Newest(ranges(unit))
+        return True
+
+
+class AnyRepair(Floors):
+    """A repair is taken as it is, whatever its digest."""
+
+    def repair(
+        self, item: Slice, files: Mapping[str, tuple[Any, ...]], digest: str, *, number: int
+    ) -> Steps[Repaired]:
+        del digest
+        return (yield from super().repair(item, files, item.digest, number=number))
