@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,8 @@ class Bench:
             shutil.rmtree(root, ignore_errors=True)
 
     def _run(self, log: SliceLog) -> Found:
-        segment = self.deployment.segment("out")
+        # One slice a batch, however many there are.
+        segment = replace(self.deployment.segment("out"), one_epoch_per_batch=True)
         for number in range(self.batches):
             self._publish(log, segment.inputs[0], number)
         context = UnitContext(
