@@ -199,23 +199,43 @@ def test_every_type_by_itself(spark, tmp_path, kind):
     check_both_directions(spark, tmp_path, made(spark, {kind: {**FLAT, **OTHER}[kind]}))
 
 
-def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path):
-    """Rows beyond what a task holds in memory go into further files; nothing is lost or moved."""
-    frame = spark.range(0, 600, 1, 1).selectExpr(
-        "concat('k', id) AS key", "id", "repeat(string(id), 40000) AS text"
+@pytest.mark.parametrize("rows", [600, pytest.param(6000, marks=pytest.mark.full)])
+def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path, rows):
+    """Rows beyond what a task holds go into further files; nothing is lost, moved or changed.
+
+    In full, a slice that is larger than the heap.
+    """
+    heap = spark._jvm.java.lang.Runtime.getRuntime().maxMemory()
+    frame = spark.range(0, rows, 1, 1).selectExpr(
+        "concat('k', id) AS key", "id", "repeat(lpad(string(id), 5, '0'), 20000) AS text"
     )
-    log = SliceLog(tmp_path)
-    record, _ = publish(
-        log,
-        write_natively(keyed(frame, OUT), OUT, log=log, shard=0, number=0, generation=0),
+    log, out = SliceLog(tmp_path), OUT[:1]
+    written = write_natively(
+        keyed(frame, out), out, log=log, shard=0, number=0, generation=0
     )
-    assert len(record.files) > 2
-    biggest = max(sum(part.size for part in file.parts) for file in record.files)
-    assert biggest < 18 << 20
-    spec = reading(log, frame.schema, partitions=3)
-    rows = native(spark, log, spec)
-    assert sorted(row["id"] for row in rows) == list(range(600))
-    assert all(row["text"] == str(row["id"]) * 40_000 for row in rows)
+    record = SliceRecord(
+        boundary=out[0].name, shard=0, number=0, after=-1, upto=0, files=written.files[out[0].name]
+    )
+    log.put_slice(record, unit="op#0")
+    assert record.rows == rows
+    assert rows < 6000 or record.size > heap
+    sizes = [sum(part.size for part in file.parts) for file in record.files]
+    assert len(sizes) > 2
+    assert max(sizes) < 17 << 20
+    source = NativeSource(
+        spark,
+        reading(log, frame.schema, partitions=3),
+        log=log,
+        watch=NoWatch(),
+        stopping=threading.Event(),
+        failed=lambda *_: None,
+    )
+    whole = "text = repeat(lpad(string(id), 5, '0'), 20000)"
+    told = source.batch_rows(spark, 0, 0).selectExpr(
+        "count(DISTINCT id) AS ids", "count(*) AS rows", f"bool_and({whole}) AS same"
+    )
+    assert told.collect()[0].asDict() == {"ids": rows, "rows": rows, "same": True}
+    source.close()
 
 
 def test_rows_that_are_left_out(spark, tmp_path):

@@ -40,8 +40,13 @@ def wanted_side() -> str:
 
 
 def side_of(spark: SparkSession) -> str:
-    """`native` if it is wanted and the session has the classes, else `python`."""
-    return "native" if wanted_side() == "native" and _has_classes(spark) else "python"
+    """`native` if it is wanted and tasks have the classes, else `python`.
+
+    The jar is on the class path of the driver, so on that of tasks where they run in its process.
+    """
+    if wanted_side() == "python" or not re.match(r"local(\[|$)", spark.sparkContext.master or ""):
+        return "python"
+    return "native" if _has_classes(spark) else "python"
 
 
 def _has_classes(spark: SparkSession) -> bool:

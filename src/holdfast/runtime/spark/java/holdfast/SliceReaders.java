@@ -103,10 +103,13 @@ public class SliceReaders implements PartitionReaderFactory {
         private void load(ArrowRecordBatch message) {
             VectorSchemaRoot root =
                 VectorSchemaRoot.create(this.messages.schema(), ArrowUtils.rootAllocator());
+            boolean loaded = false;
             try {
                 new VectorLoader(root).load(message);
+                loaded = true;
             } finally {
                 message.close();
+                if (!loaded) root.close();
             }
             int[] skipped = this.messages.skipped();
             if (skipped.length == 0) {

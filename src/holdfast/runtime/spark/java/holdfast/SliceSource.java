@@ -106,7 +106,7 @@ public class SliceSource implements TableProvider {
      */
     public static class Clock extends Offset {
         private static final Pattern JSON =
-            Pattern.compile("\\{\"offset\":(\\d+),\"timestamp\":(\\d+)\\}");
+            Pattern.compile("\\{\"offset\": ?(\\d+), ?\"timestamp\": ?(\\d+)\\}");
         final long rows;
         final long millis;
 
