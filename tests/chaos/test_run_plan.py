@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.predict.statistics import Statistics, dump_statistics
 from holdfast.rundir.spec import read_spec
 from holdfast.runtime.launch.children import ProcessList
 
@@ -73,9 +74,9 @@ def test_a_joint_plan_is_run_as_planned(tmp_path):
 
 def test_an_ftc_plan_is_run_as_planned(tmp_path):
     """Every backup of the plan is a boundary, and nothing else but what is forced."""
-    plan, deployment, nodes = run(
-        tmp_path, "--method", "ftc", "--max-recovery", "1s", "--required", "filter"
-    )
+    (tmp_path / "stats.json").write_text(dump_statistics(Statistics(pipeline="word-count")))
+    known = ("--method", "ftc", "--stats", "stats.json")
+    plan, deployment, nodes = run(tmp_path, *known, "--max-recovery", "60s", "--required", "filter")
     cut = {boundary.operator for item in deployment.segments for boundary in item.outputs}
     assert "filter" in plan["backups"]
     assert cut == {*plan["backups"], "lines", "count"}

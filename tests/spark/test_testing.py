@@ -132,6 +132,8 @@ def test_what_no_run_keeps_is_refused(spark, tmp_path):
     """A file that a function reads by itself may have changed when a batch is redone."""
     file = tmp_path / "stops.csv"
     file.write_text("0,quay\n")
+    other = tmp_path / "other.csv"
+    other.write_text("0,quay\n")
 
     def reads(frame):
         table = frame.sparkSession.read.schema("value bigint, name string").csv(str(file))
@@ -142,15 +144,28 @@ def test_what_no_run_keeps_is_refused(spark, tmp_path):
             frame.sparkSession.createDataFrame([(1, "a")], "value bigint, n string"), "value"
         )
 
-    def problems(**options):
+    def problems(*, fn, table=None, **options):
         p = Pipeline("p")
         rows = p.source("s", Rate(1))
-        p.sink("a", rows.map("m", options.pop("fn"), **options), Console())
+        if table:
+            made = rows.join("m", p.table("t", Table(str(table), "value bigint, name string")), fn)
+        else:
+            made = rows.map("m", fn, **options)
+        p.sink("a", made, Console())
         return [str(one) for one in check_pipeline(p, spark).problems]
+
+    def twice(frame, table):
+        again = table.withColumnRenamed("name", "again")
+        return frame.join(table, "value").join(again, "value")
 
     assert "m: reads files or tables that may have changed" in problems(fn=reads)[0]
     assert problems(fn=reads, deterministic=False) == []
     assert problems(fn=made) == []
+    assert problems(fn=twice, table=file) == []
+    assert "m: reads files" in problems(fn=lambda frame, _: reads(frame), table=other)[0]
+    (gone,) = problems(fn=twice, table=tmp_path / "gone.csv")
+    assert gone.startswith("m: ")
+    assert "gone.csv" in gone
 
 
 def test_a_join_on_columns_and_sql_steps_need_no_function(spark, tmp_path):

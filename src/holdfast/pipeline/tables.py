@@ -7,11 +7,14 @@ happens to the original meanwhile is not noticed. `--reset OPERATOR` reads it an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import BadInputError
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,13 @@ class Table:
             return self.content(spark)
         if isinstance(self.content, str):
             reader = spark.read.format(self.format).schema(self.schema).options(**self.options)
-            return reader.load(self.content)
+            return reader.load(self._place(self.content))
         return spark.createDataFrame(list(self.content), self.schema)
+
+    @staticmethod
+    def _place(path: str) -> str:
+        # Java knows only the directory it was started in; this process may have gone elsewhere.
+        return path if _SCHEME.match(path) else str(Path(path).absolute())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +68,18 @@ class WithTables:
         self.tables = tables
         self.copies: dict[str, str] = {}
         """Where the run keeps the tables; before a run begins they are read where they are."""
+        self.given: tuple[Any, ...] = ()
+        """The tables as the function was last called with them, to tell them from what else it
+        reads."""
 
     def __call__(self, *frames: Any) -> Any:
         spark = frames[0].sparkSession
-        return self.function(*frames, *(self._frame(spark, table) for table in self.tables))
+        self.given = tuple(self._frame(spark, table) for table in self.tables)
+        return self.function(*frames, *self.given)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # DataFrames stay where their session is.
+        return {**self.__dict__, "given": ()}
 
     def _frame(self, spark: Any, table: StaticTable) -> Any:
         copy = self.copies.get(table.name)

@@ -6,10 +6,11 @@ fingerprints of its operators: the next start of the same code need not ask Spar
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -73,10 +74,6 @@ def _reads(pipeline: Pipeline) -> bool:
 
 
 def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
-    # How a pipeline is put together is checked where nothing can be run, too.
-    from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session  # noqa: PLC0415
-
-    launch = secrets.token_hex(8)
     command = [sys.executable, "-m", "holdfast.runtime.spark.check_app", app]
     process = subprocess.Popen(
         command,
@@ -84,12 +81,13 @@ def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        env={**os.environ, LAUNCH_VARIABLE: launch},
     )
     try:
         out, errors = process.communicate()
     finally:
-        kill_session(process.pid, launch)
+        # Java is in the same group: nothing is left, however this ends.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     lines = out.decode(errors="replace").splitlines()
     try:

@@ -117,6 +117,20 @@ def test_a_broken_pipeline_is_never_remembered(app):
     assert len(asked) == 2
 
 
+def test_a_start_goes_on_when_the_check_cannot_be_made(app, monkeypatch, capsys):
+    """What keeps Spark from starting is told by the nodes, with everything they know."""
+    from holdfast.cli.check import note, sound_pipeline
+    from holdfast.errors import CheckFailedError
+
+    def fail(app):
+        raise CheckFailedError("the check ended early: no memory")
+
+    path, _ = app(SOUND)
+    monkeypatch.setattr(launch, "_ask", fail)
+    assert sound_pipeline(str(path), note).name == "sound"
+    assert "not checked before the start: the check ended early" in capsys.readouterr().err
+
+
 def test_json_has_all_parts(holdfast, app):
     """One object, also when something is wrong."""
     path, _ = app(BROKEN, [SPARKS])

@@ -105,7 +105,8 @@ def _check(
         for name in operator.inputs
     ]
     result = _call(operator, frames)
-    plan = examine(result, frames)
+    function = operator.function
+    plan = examine(result, frames, function.given if isinstance(function, WithTables) else ())
     _check_plan(operator, plan, spark)
     warnings.extend(f"{operator.name}: {text}" for text in plan.warnings)
     _need_columns(operator, operator.upsert_key, result.schema, "own output")
@@ -284,7 +285,7 @@ def _check_plan(operator: PipelineOperator, plan: Plan, spark: SparkSession) -> 
             "calls withWatermark", where=name, hint="event time is set once, on the Pipeline"
         )
     _check_state(operator, plan)
-    if operator.deterministic and plan.outside and not isinstance(operator.function, WithTables):
+    if operator.deterministic and plan.outside:
         raise BadInputError(
             "reads files or tables that may have changed when a batch is redone",
             where=name,

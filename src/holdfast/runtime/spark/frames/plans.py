@@ -5,7 +5,7 @@ The plan lives in the JVM, so it is walked through py4j, once, into a small froz
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,12 @@ _STATEFUL = {
     "Join": "a join of streams",
     "GlobalLimit": "limit",
 }
-_RELATIONS = {"LogicalRelation", "DataSourceV2Relation", "HiveTableRelation"}
+_RELATIONS = {
+    "LogicalRelation": "relation",
+    "DataSourceV2Relation": "table",
+    "HiveTableRelation": "tableMeta",
+}
+"""What reads from outside, and the method that tells what."""
 _BY_BATCH = {"DeduplicateWithinWatermark", "GlobalLimit"}
 """Whose result depends on how the input is cut into batches."""
 _FLOATS = {"FloatType", "DoubleType"}
@@ -95,8 +100,8 @@ class Plan:
         checker.checkForStreaming(self.java, getattr(modes, mode)())
 
 
-def examine(result: DataFrame, inputs: list[DataFrame]) -> Plan:
-    """Walk the analysed plan of `result`, which was made from `inputs`."""
+def examine(result: DataFrame, inputs: list[DataFrame], tables: Sequence[DataFrame] = ()) -> Plan:
+    """Walk the analysed plan of `result`, which was made from `inputs` and static `tables`."""
     java = _analysed(result)
     origin = {
         attribute.exprId().id(): (index, attribute.name())
@@ -125,7 +130,7 @@ def examine(result: DataFrame, inputs: list[DataFrame]) -> Plan:
         # A self-join reads its input's watermark twice; only more than that is the author's.
         watermarks=max(0, len({_text(n) for n in _watermarks(nodes, names)}) - expected),
         warnings=tuple(dict.fromkeys(warnings)),
-        outside=tuple(dict.fromkeys(_outside(nodes, names))),
+        outside=tuple(dict.fromkeys(_outside(nodes, names, tables))),
         java=java,
     )
 
@@ -216,10 +221,21 @@ def _follow_renames(nodes: list[Any], origin: dict[int, tuple[int, str]]) -> Non
                         origin[expression.exprId().id()] = where
 
 
-def _outside(nodes: list[Any], names: list[str]) -> Iterator[str]:
+def _outside(nodes: list[Any], names: list[str], tables: Sequence[DataFrame]) -> Iterator[str]:
     """Files and tables read beside the inputs; rows made in the code itself are part of it."""
+    kept = [
+        (name, node)
+        for table in tables
+        for node in _nodes(_analysed(table))
+        if (name := node.getClass().getSimpleName()) in _RELATIONS
+    ]
     for node, name in zip(nodes, names, strict=True):
-        if name in _RELATIONS and not node.isStreaming():
+        if name not in _RELATIONS or node.isStreaming():
+            continue
+        # A table that is joined twice is there twice, with other columns but the same content.
+        content = _RELATIONS[name]
+        read = getattr(node, content)()
+        if not any(name == other and getattr(one, content)().equals(read) for other, one in kept):
             yield name
 
 
