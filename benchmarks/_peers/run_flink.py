@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def main() -> None:
         "execution.checkpointing.num-retained": "2",
         "python.fn-execution.bundle.time": "200",
         "python.execution-mode": "process",
+        # Otherwise the workers take the first `python` on the path, which has no Flink.
+        "python.executable": sys.executable,
+        "python.client.executable": sys.executable,
     }
     if last := newest_checkpoint(state):
         settings["execution.state-recovery.path"] = last
