@@ -210,9 +210,7 @@ def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path, rows):
         "concat('k', id) AS key", "id", "repeat(lpad(string(id), 5, '0'), 20000) AS text"
     )
     log, out = SliceLog(tmp_path), OUT[:1]
-    written = write_natively(
-        keyed(frame, out), out, log=log, shard=0, number=0, generation=0
-    )
+    written = write_natively(keyed(frame, out), out, log=log, shard=0, number=0, generation=0)
     record = SliceRecord(
         boundary=out[0].name, shard=0, number=0, after=-1, upto=0, files=written.files[out[0].name]
     )

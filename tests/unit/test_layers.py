@@ -53,7 +53,7 @@ EDGES = {
 }
 # The same between the rooms of the run time: its folders, those of Spark, and files beside them.
 ROOMS = {
-    "checking": "node",
+    "checking": "",
     "checkpoint": "log",
     "host": "",
     "launch": "node",
