@@ -93,24 +93,27 @@ def test_methods_of_a_pipeline() -> None:
         return " ".join(sorted(name for name in vars(kind) if not name.startswith("_")))
 
     assert public(Pipeline) == (
-        "consumers expectations expected operator operators sink sinks source sources topology "
-        "validate"
+        "consumers expectations expected operator operators replaced sink sinks source sources "
+        "table topology validate"
     )
-    assert public(Stream) == "aggregate join map name operator pipeline stateful union"
+    assert public(Stream) == (
+        "aggregate join map name operator pipeline select stateful union where with_columns"
+    )
 
 
 def test_names_for_tests() -> None:
     """What users' own tests and experiments may lean on."""
     assert " ".join(holdfast.testing.__all__) == (
-        "GENERATORS chain in_tree layered_dag out_tree parallel_lines ppa_random random_dag "
-        "sentiment signalguru thesis_chain thesis_tree"
+        "GENERATORS Found chain in_tree layered_dag out_tree parallel_lines ppa_random random_dag "
+        "run sentiment signalguru thesis_chain thesis_tree"
     )
 
 
 def test_commands() -> None:
     """What scripts call."""
     assert " ".join(sorted(get_command(app).commands)) == (
-        "chaos demo kill logs nodes plan profile prove retry run status stop topology verify"
+        "chaos check demo doctor init kill logs nodes plan profile prove reproduce retry run "
+        "status stop topology verify"
     )
 
 
