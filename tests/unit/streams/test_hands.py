@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,13 @@ def test_every_row_arrives_once_whatever_happens(first):
         seen += world.count["published"]
         assert all(sink.end == world.scenario.epochs - 1 for sink in world.sinks.values())
     assert seen > 0
+
+
+def test_the_documentation_lists_every_rule():
+    """The table of rules and of what breaks without them is that of the model."""
+    page = (Path(__file__).parents[3] / "docs" / "concepts" / "streams.md").read_text()
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")]
+    assert sorted(rows[1:]) == sorted(mutant.rule for mutant in MUTANTS)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule.replace(" ", "-"))
