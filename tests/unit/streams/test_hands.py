@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ pytestmark = pytest.mark.unit
 
 SAMPLE = 96
 """Worlds that `make test` looks at; `make bench` looks at 100,000."""
+MUTANT_WORLDS = 600
+"""Worlds in which a missing rule must show."""
 
 
 class OnDisk(Memory):
@@ -55,10 +58,15 @@ def test_the_documentation_lists_every_rule():
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule.replace(" ", "-"))
 def test_a_rule_that_is_switched_off_is_missed(mutant):
-    """In one and the same world all is well with the rule, and something breaks without it."""
-    scenario = mutant.scenario(mutant.seed)
-    World(mutant.seed, scenario=scenario).run()
-    assert violation(mutant, mutant.seed, scenario) is not None
+    """In one and the same world all is well with the rule, and something breaks without it.
+
+    The first world shows it, until a change of the decisions moves their operations; then one of
+    those that follow does, and its seed should be noted.
+    """
+    worlds = itertools.islice(mutant.scenarios(itertools.count(mutant.seed)), MUTANT_WORLDS)
+    shown = next(found for found in worlds if violation(mutant, *found) is not None)
+    seed, scenario = shown
+    World(seed, scenario=scenario).run()
 
 
 @pytest.mark.parametrize("seed", [1, 2])
