@@ -222,11 +222,12 @@ class Floors(Repairs):
         if floor.number < seal.number:
             return False
         stream = stream_of(unit)
+        base = yield from self._base_of(unit)
+        closed = (yield from self.find_closing(stream, base.number)) is not None
+        if closed and stream in self._shared:
+            return (yield from self.inherited(unit))
         if seal.how == "cut":
-            base = yield from self._base_of(unit)
-            if (yield from self.find_closing(stream, base.number)) is None:
-                return False
-            return stream not in self._shared or (yield from self.inherited(unit))
+            return closed
         change = yield from self.change(stream, seal.change)
         for parent in change.parents:
             if (yield from self.seal_of(parent)) is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,8 @@ pytestmark = pytest.mark.unit
 
 SAMPLE = 96
 """Worlds that `make test` looks at; `make bench` looks at 100,000."""
+MUTANT_WORLDS = 600
+"""Worlds in which a missing rule must show."""
 
 
 class OnDisk(Memory):
@@ -45,12 +49,24 @@ def test_every_row_arrives_once_whatever_happens(first):
     assert seen > 0
 
 
+def test_the_documentation_lists_every_rule():
+    """The table of rules and of what breaks without them is that of the model."""
+    page = (Path(__file__).parents[3] / "docs" / "concepts" / "streams.md").read_text()
+    rows = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")]
+    assert sorted(rows[1:]) == sorted(mutant.rule for mutant in MUTANTS)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule.replace(" ", "-"))
 def test_a_rule_that_is_switched_off_is_missed(mutant):
-    """In one and the same world all is well with the rule, and something breaks without it."""
-    scenario = mutant.scenario(mutant.seed)
-    World(mutant.seed, scenario=scenario).run()
-    assert violation(mutant, mutant.seed, scenario) is not None
+    """In one and the same world all is well with the rule, and something breaks without it.
+
+    The first world shows it, until a change of the decisions moves their operations; then one of
+    those that follow does, and its seed should be noted.
+    """
+    worlds = itertools.islice(mutant.scenarios(itertools.count(mutant.seed)), MUTANT_WORLDS)
+    shown = next(found for found in worlds if violation(mutant, *found) is not None)
+    seed, scenario = shown
+    World(seed, scenario=scenario).run()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

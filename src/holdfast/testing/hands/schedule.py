@@ -176,6 +176,26 @@ class Schedule(Heirs):
             if chance() >= keep_on or (agenda and agenda[0][0] <= self.step):
                 return
 
+    def go_on(self, process: Running, operations: int, *, stop_before: type | None = None) -> None:
+        """So many operations of a process, up to just before one of a kind: it may do that late."""
+        for _ in range(operations):
+            if not process.alive:
+                return
+            try:
+                operation = process.steps.send(process.result)
+            except StopIteration:
+                self.end(process)
+                return
+            if stop_before is not None and isinstance(operation, stop_before):
+                process.steps, process.result = _resumed(operation, process.steps), None
+                return
+            process.result = None
+            if isinstance(operation, Idle):
+                self._look_anew(process)
+            elif not isinstance(operation, Local | Rest):
+                process.seen.add(operation.folder)
+                process.result = self.execute(operation)
+
     def _hurt(self, process: Running, operation: Any) -> bool:
         """An operation at which faults are likely; tells whether there was one."""
         where = operation.hurts if isinstance(operation, Local) else type(operation) is not Delete

@@ -152,6 +152,26 @@ class World(Schedule):
             children=self._children(parents[0].segment, stream, number, parts),
         )
 
+    def one_change(self, stream: str, *, cut: bool) -> Process:
+        """Ask for one change of a stream and carry out what is on record."""
+        protocol = self.protocol()
+        rng = seeded(self.seed, protocol.writer)
+        known = yield from protocol.changes_of(stream)
+        if cut and stream == "j":
+            change = self._switch(known, rng)
+        else:
+            carriers = yield from protocol.carriers(stream)
+            change = self._rescale(stream, len(known), carriers, rng)
+        yield from protocol.decide(replace(change, writer=protocol.writer))
+        yield from protocol.carry_out(stream)
+
+    def one_trim(self, unit: str) -> Process:
+        """Trim what one unit owns."""
+        protocol = self.protocol()
+        yield from protocol.trim(unit, stream_of(unit))
+        if (yield from protocol.is_over(unit)):
+            self.drop_checkpoints(unit)
+
     def trimmer(self) -> Process:
         protocol = self.protocol()
         rng = seeded(self.seed, protocol.writer)
@@ -178,11 +198,11 @@ class World(Schedule):
         if scenario.trim:
             for index in range(2):
                 self.start(Running(f"trimmer{index}", self.trimmer(), trims=True))
-        self._run_missing()
+        self.run_missing()
         late = next((item for item in self.processes if self._lags(item)), None)
         if late is not None:
             self.sleep(late, int(scenario.epochs / scenario.pace / 2))
-        self.now_and_then(scenario.pace, self._epoch)
+        self.now_and_then(scenario.pace, self.next_epoch)
         self.now_and_then(scenario.faults, lambda: self.fault(self.rng.choice(self.processes)))
         self.now_and_then(scenario.faults * scenario.slow, self._slow_segment)
         if scenario.damaged:
@@ -190,7 +210,7 @@ class World(Schedule):
         limit = int(1.3 * scenario.epochs / scenario.pace)
         while self.step < limit and not self.finished:
             self.turn()
-        self._calm_down()
+        self.calm_down()
 
     def _lags(self, process: Running) -> bool:
         return (
@@ -234,7 +254,7 @@ class World(Schedule):
             for parent in change.parents
         )
 
-    def _epoch(self) -> None:
+    def next_epoch(self) -> None:
         if self.now < self.scenario.epochs - 1:
             self.now += 1
             self.memory.touch("now")
@@ -272,7 +292,7 @@ class World(Schedule):
             if (unit, replica) not in running
         ]
 
-    def _run_missing(self) -> None:
+    def run_missing(self) -> None:
         for unit, replica in self.missing():
             self.run_unit(unit, replica, self.generations[unit, replica])
 
@@ -288,7 +308,7 @@ class World(Schedule):
             )
         )
 
-    def _calm_down(self) -> None:
+    def calm_down(self) -> None:
         """Faults stop: everything must be delivered."""
         self.calm, self.keep_on = True, max(0.9, self.keep_on)
         self.now = self.scenario.epochs - 1
@@ -297,7 +317,7 @@ class World(Schedule):
             if item.name.startswith("coordinator"):
                 self.end(item)
         self.wake_all()
-        self._run_missing()
+        self.run_missing()
         self.start(Running("finisher", self.finisher()))
         quiet, moved_at, ends, version = 0, self.step, -1, -1
         while not self.finished:
@@ -305,7 +325,7 @@ class World(Schedule):
                 ends, moved_at = reached, self.step
             if not self.ready:
                 # Nobody can go on by himself; those who trim come next, if there are any.
-                self._run_missing()
+                self.run_missing()
                 if self.memory.version != version:
                     version, quiet = self.memory.version, 0
                     self.start(Running("finisher", self.finisher()))
