@@ -81,9 +81,17 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
     host = SparkUnitHost(deployment, app, tmp_path, spark=spark)
     end = time.monotonic() + 300
     try:
-        for unit in deployment.units():
+        # The last ones first, so that they wait, each in a question of its own, for the others.
+        inner = [unit for unit in deployment.units() if unit.segment in ("double", "sum")]
+        for unit in reversed(inner):
             host.start(unit, 0, None)
-        while not all(item.batch >= 3 for item in host.poll()):
+            while not asked(host, unit):
+                assert time.monotonic() < end, host.poll()
+                time.sleep(0.05)
+        for unit in deployment.units():
+            if unit not in inner:
+                host.start(unit, 0, None)
+        while len(host.poll()) < 5 or not all(item.batch >= 3 for item in host.poll()):
             assert time.monotonic() < end, host.poll()
             assert not [item.error for item in host.poll() if item.state == "failed"]
             time.sleep(0.05)
@@ -100,6 +108,12 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
     assert found == {
         key: sum(2 * n for _, at, n in rows if at == key) for key in {row[1] for row in rows}
     }
+
+
+def asked(host, unit):
+    """Whether Java has asked what the first batch of a unit reads."""
+    side = getattr(host._units[unit], "_side", None)
+    return side is not None and side.ready_at() > 0
 
 
 def rows_of_epoch(epoch, seed):
