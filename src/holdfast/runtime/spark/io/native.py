@@ -15,7 +15,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampType
 
@@ -57,7 +56,7 @@ class NativeSource:
         self._failed = failed
         self._name = f"{spec.unit}-{spec.generation}-{uuid.uuid4().hex}"
         self._planners = _jvm(spark).holdfast.Planners
-        _start_callbacks(spark)
+        start_callbacks(spark)
         self._planners.put(self._name, self)
 
     def rows(self, spark: SparkSession, index: int) -> DataFrame:
@@ -187,9 +186,16 @@ def _jvm(spark: SparkSession) -> Any:
     return spark._jvm  # noqa: SLF001 - the only way to our classes
 
 
-def _start_callbacks(spark: SparkSession) -> None:
-    """As foreachBatch does: Java calls Python through a socket of this process."""
+_callbacks = threading.Lock()
+
+
+def start_callbacks(spark: SparkSession) -> None:
+    """Let Java call Python, through a socket of this process; once, however many units start.
+
+    foreachBatch does the same without a lock: two at once would each start a server, and Java would
+    know only one of them. So this comes first.
+    """
     from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415 - as there
 
-    context: SparkContext = spark.sparkContext
-    ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+    with _callbacks:
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast.runtime.log.protocol import RETAIN_BATCHES
+from holdfast.runtime.spark.io.native import start_callbacks
 from holdfast.runtime.spark.start.archive import archive_options
 from holdfast.runtime.spark.start.java import find_java_home
 from holdfast.runtime.spark.start.native import find_jar
@@ -125,6 +126,7 @@ def start_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     _silence(session)
+    start_callbacks(session)
     return session
 
 

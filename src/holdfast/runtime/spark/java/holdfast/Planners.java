@@ -27,14 +27,14 @@ public class Planners {
     static String plan(String name, long number) {
         Planners found = (Planners) PLANNERS.get(name);
         if (found == null) throw new IllegalStateException("nobody plans for " + name);
-        return found.plan(number);
-    }
-
-    private synchronized String plan(long wanted) {
-        if (this.number != wanted) {
-            this.told = this.planner.plan(wanted);
-            this.number = wanted;
+        // A block, as this compiler makes private methods static: `synchronized` would lock the
+        // class, and a unit that waits would keep out the one it waits for.
+        synchronized (found) {
+            if (found.number != number) {
+                found.told = found.planner.plan(number);
+                found.number = number;
+            }
+            return found.told;
         }
-        return this.told;
     }
 }
