@@ -306,10 +306,9 @@ def test_a_lost_checkpoint_without_state_is_made_anew(spark, tmp_path):
         for name, seed in (("one", 0), ("two", 1_000_000))
     )
     p.sink("out", one.union("both", two).map("same", lambda frame: frame), Parquet("out"))
-    deliver(spark, p, tmp_path, lambda: 4)
     log = SliceLog(tmp_path)
+    deliver(spark, p, tmp_path, lambda: 0 if log.newest_range("same#0") > 2 else 10_000)
     newest = log.newest_range("same#0")
-    assert newest > 1
     log.raise_floor(log.layout.unit_floors("same#0"), newest - 1)
     shutil.rmtree(tmp_path / "checkpoints" / "same#0")
     reached = last_epoch(tmp_path, "same#0")

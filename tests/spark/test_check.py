@@ -131,6 +131,10 @@ MISTAKES = [
         "d: the result of dropDuplicates depends on the batching; drop the columns it does not",
     ),
     (
+        lambda s: s.stateful("q", with_timer("NoTimeout"), key="key", on_error="quarantine"),
+        "q: applyInPandasWithState runs on streams only, so the rows it fails on could not",
+    ),
+    (
         lambda s: s.stateful("t", with_timer(GroupStateTimeout.ProcessingTimeTimeout), key="key"),
         "t: a processing-time timer is not deterministic",
     ),

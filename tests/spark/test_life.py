@@ -13,8 +13,9 @@ import pytest
 from holdfast.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.start.daemon import worker_name
 from holdfast.runtime.spark.start.session import start_session
-from holdfast.runtime.spark.units.life import QueryLife
+from holdfast.runtime.spark.units.life import QueryLife, worker_times
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -100,6 +101,13 @@ def test_work_is_seen_and_a_suspended_process_shows_none(spark, tmp_path):
             time.sleep(600)
             yield batch
 
+    def patient(batches):
+        for batch in batches:
+            for _ in range(6000):
+                time.sleep(0.1)
+            yield batch
+
+    one = spark.range(1, numPartitions=1)
     assert not grew() or not grew(), "without a job there is nothing to see"
     busy = spark.range(10**13, numPartitions=1).selectExpr("sum(hash(id)) AS s")
     thread = threading.Thread(target=job, args=(busy,))
@@ -108,10 +116,18 @@ def test_work_is_seen_and_a_suspended_process_shows_none(spark, tmp_path):
         wait_until(grew, "work of a computing task")
     spark.sparkContext.cancelJobGroup(group)
     thread.join(30)
-    stuck = spark.range(1, numPartitions=1)
-    thread = threading.Thread(target=job, args=(stuck.mapInArrow(slow, stuck.schema),))
+    # A function that gives nothing back, but is woken again and again.
+    thread = threading.Thread(target=job, args=(one.mapInArrow(patient, one.schema),))
+    thread.start()
+    wait_until(lambda: worker_times(worker_name(group)), "a worker with the name of its query")
+    for _ in range(3):
+        wait_until(grew, "work of a waiting function")
+    spark.sparkContext.cancelJobGroup(group)
+    thread.join(30)
+    thread = threading.Thread(target=job, args=(one.mapInArrow(slow, one.schema),))
     thread.start()
     wait_until(pid_file.exists, "the Python worker")
+    wait_until(lambda: worker_times(worker_name(group)), "a worker with the name of its query")
     os.kill(int(pid_file.read_text()), signal.SIGSTOP)
     wait_until(lambda: not grew(), "the end of all work")
     assert [grew() for _ in range(5)] == [False] * 5

@@ -31,6 +31,8 @@ from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_l
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
+_STREAMS_ONLY = {"applyInPandasWithState", "dropDuplicatesWithinWatermark"}
+"""What Spark does not run on rows that are given to it at once, as a search for bad ones does."""
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
@@ -349,6 +351,12 @@ def _check_state(operator: PipelineOperator, plan: Plan) -> None:
             hint="declare one_epoch_per_batch=True"
             if state.what != "dropDuplicates"
             else "drop the columns it does not compare, or declare one_epoch_per_batch=True",
+        )
+    if state.what in _STREAMS_ONLY and operator.on_error == "quarantine":
+        raise BadInputError(
+            f"{state.what} runs on streams only, so the rows it fails on could not be found",
+            where=name,
+            hint='put what may fail into a map before it, with on_error="quarantine"',
         )
     loose = [
         column

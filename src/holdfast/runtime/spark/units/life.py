@@ -2,21 +2,27 @@
 
 A batch may take minutes: a large state is loaded, an hour is caught up with. From outside that
 looks like a hang. The difference is that somebody works: Spark ends tasks, or the threads that run
-the query's tasks use processor time. A thread that waits for a suspended Python process, or for a
-lock, uses none at all (measured: to the millisecond), so any change counts.
+the query's tasks use processor time, or the Python workers that do. A thread that waits for a
+suspended Python process, or for a lock, uses none at all (measured: to the millisecond), so any
+change counts. So does any of a worker, to the nanosecond: a function that waits for something else,
+row by row, uses little.
 
-Not seen: a Python function that computes for minutes without giving or taking a row. It has the
-limit that its earlier batches have earned.
+Not seen: a Python function that waits for minutes within one row. It has the limit that its earlier
+batches have earned.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+
+from holdfast.runtime.spark.start.daemon import worker_name
 
 QUIET_S = 10.0
 """A batch that takes longer than this is looked at."""
@@ -68,7 +74,11 @@ class QueryLife:
                 known = tracker.getStageInfo(stage)
                 if known is not None:
                     stages[stage] = known.numCompletedTasks
-        return (tuple(sorted(stages.items())), self._processor_ms(stages))
+        return (
+            tuple(sorted(stages.items())),
+            self._processor_ms(stages),
+            worker_times(worker_name(self._run_id)),
+        )
 
     def _processor_ms(self, stages: dict[int, int]) -> int:
         jvm: Any = self._spark._jvm  # noqa: SLF001 - the only way to the threads
@@ -82,3 +92,15 @@ class QueryLife:
             if (found is not None and int(found[1]) in stages) or self._run_id in name:
                 used += max(0, bean.getThreadCpuTime(thread.getThreadId())) // 1_000_000
         return used
+
+
+def worker_times(name: str, processes: Path = Path("/proc")) -> tuple[tuple[int, int], ...]:
+    """Processes of a name on this machine, and the nanoseconds each has used of a processor."""
+    found = []
+    for folder in processes.iterdir():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            if (folder / "comm").read_text().strip() == name:
+                found.append((int(folder.name), int((folder / "schedstat").read_text().split()[0])))
+    return tuple(sorted(found))

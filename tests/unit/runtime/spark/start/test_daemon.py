@@ -24,6 +24,27 @@ from holdfast.runtime.spark.start.daemon import PRELOADED, preload
 preload()
 print(len(os.listdir("/proc/self/task")), all(name in sys.modules for name in PRELOADED))
 """
+NAMES = """
+from pathlib import Path
+from pyspark.taskcontext import BarrierTaskContext, TaskContext
+from holdfast.runtime.spark.start.daemon import bear_names
+bear_names()
+context = object.__new__(TaskContext)
+for properties in ({"spark.jobGroup.id": "55ee8f35-e31b-4453"}, {}):
+    context._localProperties = properties
+    TaskContext._setTaskContext(context)
+    print(Path("/proc/self/comm").read_text().strip(), TaskContext.get() is context)
+BarrierTaskContext._setTaskContext(None)
+TaskContext._setTaskContext(None)
+print(Path("/proc/self/comm").read_text().strip(), TaskContext.get() is None)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/comm").exists(), reason="names are kept in /proc")
+def test_a_worker_bears_the_name_of_its_query():
+    """From the start of a task to its end, and Spark's own record of the task is as it was."""
+    told = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == ["hf-55ee8f35e31b True", "hf-idle True", "hf-idle True"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
