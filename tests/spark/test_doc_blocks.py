@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tests.unit.docs.blocks import PAGES, ROOT, blocks, commands
 
@@ -90,8 +91,22 @@ def test_the_program_of_the_readme_runs(desk):
     """The fifteen lines, saved to a file, give counts."""
     (block,) = [b for b in blocks(ROOT / "README.md") if b.kind == "exec"]
     (desk / "waves.py").write_text(block.text)
-    call(["holdfast", "run", "waves.py", "--for", "40s", "--run-dir", "runs/waves"], desk)
-    assert list((desk / "runs" / "waves" / "out" / "waves").glob("*.parquet"))
+    start = ["holdfast", "run", "waves.py", "--run-dir", "runs/waves"]
+    out = desk / "runs" / "waves" / "out" / "waves"
+    process = subprocess.Popen(shortened(start), cwd=desk, stdout=subprocess.DEVNULL)
+    try:
+        wait(lambda: _rows(out) > 0, "counts are there", process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(120)
+    table = pq.read_table(out)
+    assert set(table.column_names) == {"ts", "buoy", "waves"}
+    assert min(table.column("waves").to_pylist()) > 0
+
+
+def _rows(out: Path) -> int:
+    """Rows delivered; batches before the first window has closed deliver none."""
+    return sum(pq.read_metadata(path).num_rows for path in out.glob("*.parquet"))
 
 
 def _view(desk: Path) -> dict:
