@@ -83,6 +83,7 @@ LISTED = {
         "exists fcntl.flock mkdir open read_text replace unlink",
         MACHINE,
     ),
+    "runtime/spark/start/daemon.py": ("write_text", MACHINE),
     "runtime/spark/start/java.py": ("chmod mkdir replace shutil.which write_text", MACHINE),
     "runtime/spark/start/native.py": (
         "exists fcntl.flock glob mkdir open os.utime read_bytes replace unlink write_text",
@@ -92,6 +93,7 @@ LISTED = {
     "runtime/spark/start/pickled.py": ("mkdir replace write_bytes", INPUT),
     "runtime/spark/start/session.py": ("mkdir", MACHINE),
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
+    "runtime/spark/units/life.py": ("iterdir read_text", MACHINE),
     "runtime/units/exporters.py": (
         "glob mkdir open os.fsync os.link sqlite3.connect sync_folder unlink",
         SINK,

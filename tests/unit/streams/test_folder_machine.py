@@ -13,6 +13,7 @@ import tempfile
 from dataclasses import replace
 
 import pytest
+from holdfast.runtime.log.store import FileStore
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -25,7 +26,6 @@ from hypothesis.stateful import (
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.folder import RecordFolder
-from holdfast.runtime.log.store import FileStore
 from holdfast.streams.floors import Floors
 from holdfast.streams.steps import Put, RaiseFloor
 from holdfast.testing.hands import Violation, World, draw, rules
