@@ -81,13 +81,14 @@ def make_checkpoint(target: Path, *, next_batch: int, rows: int) -> None:
     settings = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
     reached = {"offset": next_batch * rows, "timestamp": next_batch * _CLOCK_STEP_MS}
     files = {
+        "metadata": (json.dumps({"id": str(uuid.uuid4())}),),
         "offsets/0": ("v1", json.dumps(settings), json.dumps(reached)),
         "commits/0": ("v1", json.dumps({"nextBatchWatermarkMs": 0})),
     }
     try:
         for name, lines in files.items():
             path = temporary / name
-            path.parent.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, "\n".join(lines).encode())
             sync_folder(path.parent)
         sync_folder(temporary)
