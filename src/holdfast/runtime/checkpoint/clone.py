@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -53,14 +54,11 @@ def clone_checkpoint(folder: Storage, source: int, target: int, *, unit: str, cr
     folder.clone(begin, end, first=_ORDER, edit=edit, step=step)
 
 
-def make_checkpoint(
-    folder: Storage, generation: int, *, next_batch: int, rows: int, sources: int
-) -> None:
-    """A checkpoint of a query without state that goes on with a batch of ours.
+def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: int) -> None:
+    """A checkpoint of a query with one input and no state that goes on with a batch of ours.
 
-    Such a query needs nothing of its past but how far its sources, one per input, have come: Spark
-    is told that it has planned and committed one batch, up to there. `rows` stand for one batch.
-    Without the commit, which comes last, it is one that has not begun, and is made once more.
+    Such a query needs nothing of its past but how far its source has come: Spark is told that it
+    has planned and committed one batch, up to there. `rows` stand for one batch. Without the commit, which comes last, it is one that has not begun, and is made once more.
     """
     checkpoint = generation_word(generation)
     folder.make_checkpoint(checkpoint)
@@ -68,10 +66,11 @@ def make_checkpoint(
         return
     settings = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}}
     reached = {"offset": next_batch * rows, "timestamp": next_batch * _CLOCK_STEP_MS}
-    # As Spark writes it, without spaces: sources read nothing else.
+    # As Spark writes it, without spaces: a source reads nothing else.
     offset = json.dumps(reached, separators=(",", ":"))
     files = {
-        "offsets/0": ("v1", json.dumps(settings), *[offset] * sources),
+        "metadata": (json.dumps({"id": str(uuid.UUID(new_id()))}),),
+        "offsets/0": ("v1", json.dumps(settings), offset),
         "commits/0": ("v1", json.dumps({"nextBatchWatermarkMs": 0})),
     }
     for name, lines in files.items():

@@ -86,10 +86,13 @@ def rebuilt_start(
     """The batch with which a new checkpoint goes on, if a unit needs one and can do with it.
 
     `first` is what its own goes on with, None if that is gone. Without state, a checkpoint says
-    nothing but the number of a batch, and the records say it too. None: leave it as it is.
+    nothing but the number of a batch, and the records say it too. None: leave it as it is. With
+    several inputs Spark wants to find as many sources as it has planned, which is not known here.
     """
     segment = deployment.segment(unit.segment)
     if segment.kind != "inner" or segment.stateful or segment.name in fresh:
+        return None
+    if len(segment.inputs) != 1:
         return None
     if first is not None and find_gap(log, deployment, unit, first=first, fresh=fresh) is None:
         return None

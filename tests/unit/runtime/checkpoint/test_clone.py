@@ -149,7 +149,7 @@ def test_the_next_batch_is_read_from_what_was_committed(commits, offset, batch):
 def test_a_made_checkpoint_goes_on_with_its_batch(rows, first):
     """It is read back as one that has committed the batch before; nothing else is left."""
     store = MemoryStorage()
-    make_checkpoint(store, 2, next_batch=first, rows=rows, sources=2)
+    make_checkpoint(store, 2, next_batch=first, rows=rows)
     assert next_batch(store.below("000002"), rows) == first
     assert generations(store) == [2]
     assert newest_generation(generations(store), 3) == 2

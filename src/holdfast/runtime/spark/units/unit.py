@@ -161,9 +161,7 @@ class SparkUnit:
         if own in there:
             return
         if rebuilt is not None or source is None:
-            sources = len(context.segment.inputs)
-            rows = self._partitions
-            make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=rows, sources=sources)
+            make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._partitions)
             return
         clone_checkpoint(folder, source, own, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
