@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import threading
 import time
@@ -95,8 +96,7 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
             assert time.monotonic() < end, host.poll()
             assert not [item.error for item in host.poll() if item.state == "failed"]
             time.sleep(0.05)
-        started = [child.cmdline() for child in psutil.Process().children(recursive=True)]
-        assert not [words for words in started if daemon.__name__ in words]
+        assert not [words for words in started() if daemon.__name__ in words]
     finally:
         host.close()
     upto = SliceLog(tmp_path).range("out#0", 2).upto
@@ -108,6 +108,15 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
     assert found == {
         key: sum(2 * n for _, at, n in rows if at == key) for key in {row[1] for row in rows}
     }
+
+
+def started():
+    """Command lines of all processes below this one."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # ended meanwhile
+            found.append(child.cmdline())
+    return found
 
 
 def asked(host, unit):
