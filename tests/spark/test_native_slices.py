@@ -97,12 +97,7 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
             assert time.monotonic() < end, host.poll()
             assert not [item.error for item in host.poll() if item.state == "failed"]
             time.sleep(0.05)
-        started = []
-        for child in psutil.Process().children(recursive=True):
-            # Hadoop runs small commands now and then, which are over before they are looked at.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                started.append(child.cmdline())
-        assert not [words for words in started if daemon.__name__ in words]
+        assert not [words for words in started() if daemon.__name__ in words]
     finally:
         host.close()
     upto = SliceLog(tmp_path).range("out#0", 2).upto
@@ -114,6 +109,15 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
     assert found == {
         key: sum(2 * n for _, at, n in rows if at == key) for key in {row[1] for row in rows}
     }
+
+
+def started():
+    """Command lines of all processes below this one."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # ended meanwhile
+            found.append(child.cmdline())
+    return found
 
 
 def asked(host, unit):

@@ -58,7 +58,8 @@ def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: 
     """A checkpoint of a query with one input and no state that goes on with a batch of ours.
 
     Such a query needs nothing of its past but how far its source has come: Spark is told that it
-    has planned and committed one batch, up to there. `rows` stand for one batch. Without the commit, which comes last, it is one that has not begun, and is made once more.
+    has planned and committed one batch, up to there. `rows` stand for one batch. Without the
+    commit, which comes last, it is one that has not begun, and is made once more.
     """
     checkpoint = generation_word(generation)
     folder.make_checkpoint(checkpoint)
