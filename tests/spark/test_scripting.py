@@ -41,8 +41,8 @@ if __name__ == "__main__":
     if "--run" in sys.argv:
         best = plan(pipeline, max_recovery="20s")
         assert best._repr_html_().startswith("<p>") and "<svg" in best._repr_svg_()
-        for _ in range(8):
-            done = run(pipeline, plan=best, duration="15s", spares=0)  # resumes from the second on
+        for _ in range(4):
+            done = run(pipeline, plan=best, duration="40s", spares=0)  # then resumes
             found = {row["n"]: row["word"] for row in done.rows("out")}
             if len(found) > 2:
                 break
