@@ -13,7 +13,6 @@ import tempfile
 from dataclasses import replace
 
 import pytest
-from holdfast.runtime.log.store import FileStore
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,6 +25,7 @@ from hypothesis.stateful import (
 
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.folder import RecordFolder
+from holdfast.storage.local import LocalStorage
 from holdfast.streams.floors import Floors
 from holdfast.streams.steps import Put, RaiseFloor
 from holdfast.testing.hands import Violation, World, draw, rules
@@ -44,7 +44,7 @@ class OnDisk(Memory):
 
     def __init__(self, root) -> None:
         super().__init__()
-        self.folder = RecordFolder(FileStore(root))
+        self.folder = RecordFolder(LocalStorage(root))
 
     def execute(self, operation):
         kept = super().execute(operation)
