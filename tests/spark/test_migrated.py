@@ -15,7 +15,7 @@ from holdfast.runtime.spark.start.session import start_session
 from holdfast.verify.check import verify
 from holdfast.verify.slice_log import delivered
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 HERE = Path(__file__).parents[2] / "examples" / "migrated"
 FILES = 45

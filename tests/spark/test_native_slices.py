@@ -308,6 +308,7 @@ def test_an_altered_slice_is_named(spark, tmp_path):
 def test_reading_and_writing_leave_no_memory_behind(spark, tmp_path):
     """All of Arrow's buffers are given back, whatever the types and however a batch ends."""
     allocator = spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
+    before = allocator.getAllocatedMemory()  # queries of other tests in this Java may hold some
     for kinds in (FLAT, OTHER):
         frame = made(spark, kinds)
         log = SliceLog(tmp_path / str(len(kinds)))
@@ -322,4 +323,4 @@ def test_reading_and_writing_leave_no_memory_behind(spark, tmp_path):
         )
         assert source.batch_rows(spark, 0, 0).limit(1).count() == 1
         source.close()
-    assert allocator.getAllocatedMemory() == 0
+    assert allocator.getAllocatedMemory() <= before

@@ -306,9 +306,9 @@ def test_quarantine_skips_the_poison_and_nothing_else(spark, tmp_path):
     values = [2 * value for epoch in range(upto + 1) for *_, value in events(epoch, 0)]
     found = sorted(row["value"] for row in parquet(tmp_path / "out"))
     assert found == sorted(value for value in values if value != 40)
-    dead = list((tmp_path / "units" / "digest#0" / "dead" / "events").glob("*.arrow"))
+    dead = list((tmp_path / "units" / "digest#0" / "dead" / "double").glob("*.arrow"))
     rows = [row for path in dead for row in pa.ipc.open_stream(path).read_all().to_pylist()]
-    assert [row["value"] for row in rows] == [20]
+    assert [row["value"] for row in rows] == [40]
 
 
 def test_files_are_delivered_once_to_a_function(spark, tmp_path):
