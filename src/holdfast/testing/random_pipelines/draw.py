@@ -126,6 +126,8 @@ class _Draw:
         self._arrivals: dict[str, Arrival] = {}
         self._growth: dict[str, float] = {}
         self._unread: list[str] = []
+        self._timeless: set[str] = set()
+        """Streams whose event time may be behind the watermark: only maps and sinks read them."""
 
     def draw(self, operators: int) -> Drawing:
         delay_s, epoch_ms = self._pick(1, 2, 4), self._pick(500, 1000)
@@ -175,7 +177,7 @@ class _Draw:
             self._union()
 
     def _map(self) -> None:
-        source = self._any()
+        source = self._any(timeless=True)
         kind: Kind = MAPS[self._between(0, len(MAPS) - 1)]
         growth = self._growth[source]
         match kind:
@@ -191,7 +193,9 @@ class _Draw:
             case _:
                 numbers = {}
         if growth <= MAX_GROWTH:
-            self._add(kind, (source,), numbers, self._arrivals[source], growth)
+            name = self._add(kind, (source,), numbers, self._arrivals[source], growth)
+            if source in self._timeless:
+                self._timeless.add(name)
 
     def _close(self, source: str) -> str:
         kind: Kind = CLOSING[self._pick(0, 0, 0, 1, 2)]
@@ -200,7 +204,10 @@ class _Draw:
             numbers = {"width_s": slide * self._pick(1, 1, 2, 3), "slide_s": slide}
         else:
             numbers = {"gap_s": self._between(1, 4)}
-        return self._add(kind, (source,), numbers, "closed", 1.0, shards=self._pick(1, 1, 2))
+        name = self._add(kind, (source,), numbers, "closed", 1.0, shards=self._pick(1, 1, 2))
+        if kind == "session":  # Spark tells when a session has ended, and that is behind it
+            self._timeless.add(name)
+        return name
 
     def _distinct(self) -> None:
         source = self._any()
@@ -239,11 +246,12 @@ class _Draw:
         """How rows are there that an operator with state gives out at once."""
         return "as they come" if self._arrivals[source] == "as they come" else "mixed"
 
-    def _any(self) -> str:
+    def _any(self, *, timeless: bool = False) -> str:
         """A stream to read: mostly one that nobody reads."""
-        if self._rng.random() < 0.75:
-            return self._unread[self._between(0, len(self._unread) - 1)]
-        names = list(self._arrivals)
+        unread = [name for name in self._unread if timeless or name not in self._timeless]
+        if unread and self._rng.random() < 0.75:
+            return unread[self._between(0, len(unread) - 1)]
+        names = [name for name in self._arrivals if timeless or name not in self._timeless]
         return names[self._between(0, len(names) - 1)]
 
     def _add(
