@@ -80,13 +80,15 @@ def test_work_is_seen_and_a_suspended_process_shows_none(spark, tmp_path):
     """Tasks that compute change what is seen at every look; a stopped Python worker freezes it."""
     group, pid_file = "a-query", tmp_path / "pid"
     life = QueryLife(spark, group)
+    # A run of its own: its worker may outlive it, and bears its name until then.
+    other, other_life = "other-query", QueryLife(spark, "other-query")
 
-    def grew():
+    def grew(life=life):
         before = life.steps
         life.look()
         return life.steps > before
 
-    def job(frame):
+    def job(frame, group=group):
         spark.sparkContext.setJobGroup(group, "test", interruptOnCancel=True)
         try:
             frame.write.format("noop").mode("overwrite").save()
@@ -117,12 +119,12 @@ def test_work_is_seen_and_a_suspended_process_shows_none(spark, tmp_path):
     spark.sparkContext.cancelJobGroup(group)
     thread.join(30)
     # A function that gives nothing back, but is woken again and again.
-    thread = threading.Thread(target=job, args=(one.mapInArrow(patient, one.schema),))
+    thread = threading.Thread(target=job, args=(one.mapInArrow(patient, one.schema), other))
     thread.start()
-    wait_until(lambda: worker_times(worker_name(group)), "a worker with the name of its query")
+    wait_until(lambda: worker_times(worker_name(other)), "a worker with the name of its query")
     for _ in range(3):
-        wait_until(grew, "work of a waiting function")
-    spark.sparkContext.cancelJobGroup(group)
+        wait_until(lambda: grew(other_life), "work of a waiting function")
+    spark.sparkContext.cancelJobGroup(other)
     thread.join(30)
     thread = threading.Thread(target=job, args=(one.mapInArrow(slow, one.schema),))
     thread.start()
