@@ -99,21 +99,17 @@ class Stream:
         it); without one the operator has one shard. `upsert_key` names the output columns that
         identify a row, by default those of `key`.
         """
-        name, function = named(name, function, "aggregate")
-        operator = PipelineOperator(
-            name=name,
-            kind="aggregate",
-            inputs=(self.name,),
-            function=function,
-            key=key_columns(key, name),
-            mode=_mode(output, name),
-            upsert_key=key_columns(upsert_key, name),
+        return self._keeping(
+            "aggregate",
+            *named(name, function, "aggregate"),
+            key=key,
+            output=output,
+            upsert_key=upsert_key,
             shards=shards,
             deterministic=deterministic,
             on_error=on_error,
             takes_upserts=takes_upserts,
         )
-        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
 
     def stateful(
         self,
@@ -130,20 +126,40 @@ class Stream:
         takes_upserts: bool = False,
     ) -> Stream:
         """Custom state: transformWithState, applyInPandasWithState, deduplication."""
-        name, function = named(name, function, "stateful")
-        operator = PipelineOperator(
-            name=name,
-            kind="stateful",
-            inputs=(self.name,),
-            function=function,
-            key=key_columns(key, name),
-            mode=_mode(output, name),
-            upsert_key=key_columns(upsert_key, name),
+        return self._keeping(
+            "stateful",
+            *named(name, function, "stateful"),
+            key=key,
+            output=output,
+            upsert_key=upsert_key,
             shards=shards,
             one_epoch_per_batch=one_epoch_per_batch,
             deterministic=deterministic,
             on_error=on_error,
             takes_upserts=takes_upserts,
+        )
+
+    def _keeping(
+        self,
+        kind: Literal["aggregate", "stateful"],
+        name: str,
+        function: OperatorFunction,
+        *,
+        key: Columns | None,
+        output: Output,
+        upsert_key: Columns | None,
+        **options: Any,
+    ) -> Stream:
+        """An operator of one stream that keeps state by key."""
+        operator = PipelineOperator(
+            name=name,
+            kind=kind,
+            inputs=(self.name,),
+            function=function,
+            key=key_columns(key, name),
+            mode=_mode(output, name),
+            upsert_key=key_columns(upsert_key, name),
+            **options,
         )
         return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
 

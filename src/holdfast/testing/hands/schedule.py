@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -233,9 +234,9 @@ class Schedule(Heirs):
         if victim.given_up:
             self.replace(victim.name)
 
+    @abstractmethod
     def replace(self, name: str) -> None:
         """Start another process in the place of one that is believed dead."""
-        raise NotImplementedError
 
     def execute(self, operation: Any) -> Any:
         return self.memory.execute(operation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class Sink:
     batch: int = -1
 
 
-class Units:
+class Units(ABC):
     """The parts of a world that process rows."""
 
     def __init__(
@@ -289,13 +290,13 @@ class Units:
         best: dict[int, Snapshot] = max(there, key=max, default={})
         return dict(best)
 
+    @abstractmethod
     def initial(self, protocol: Floors, child: Child) -> Process:
         """What a unit is born with; None: not yet there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def files_of(self, protocol: Floors, found: Sequence[Slice]) -> Process:
         """The rows of slices, read from their files."""
-        raise NotImplementedError
 
     def _left_behind(self, unit: str, committed: int, why: str) -> None:
         """Fine for a zombie or a slow replica; fatal if nobody has got further."""

@@ -101,10 +101,12 @@ def _native_source(spark: SparkSession, spec: ReaderSpec, log: SliceLog) -> Nati
         log=log,
         watch=NoWatch(),
         stopping=threading.Event(),
-        failed=lambda _, __: (
-            None
-        ),  # the query is stopped while it waits for a batch that never comes
+        failed=_expected_end,
     )
+
+
+def _expected_end(number: int, error: BaseException) -> None:
+    """The query is stopped while it waits for a batch that never comes: nothing to be told."""
 
 
 def _publish(log: SliceLog, number: int) -> None:
