@@ -98,9 +98,9 @@ class Found:
 class Bench:
     """One kind of unit over the same slices."""
 
-    def __init__(self, spark: SparkSession, *, stateful: bool, rows: int, batches: int) -> None:
+    def __init__(self, spark: SparkSession, pipeline: Pipeline, *, rows: int, batches: int) -> None:
         self.spark, self.rows, self.batches = spark, rows, batches
-        self.pipeline = application(stateful=stateful)
+        self.pipeline = pipeline
         self.deployment = deploy(self.pipeline, cuts="all")
         self.schemas = check_pipeline(self.pipeline, spark).schemas
 
@@ -199,7 +199,7 @@ def cold_start() -> Mark:
     meter, start = CpuMeter(), time.monotonic()
     used = meter.with_own()
     spark = start_session("batches")
-    Bench(spark, stateful=True, rows=20, batches=1).marks([0])
+    Bench(spark, application(stateful=True), rows=20, batches=1).marks([0])
     return Mark(wall_s=time.monotonic() - start, cpu_s=meter.with_own() - used)
 
 
@@ -230,7 +230,7 @@ def _warm(args: argparse.Namespace) -> dict[str, dict[str, float]]:
     found = {}
     for stateful in (False, True):
         for rows in args.rows:
-            bench = Bench(spark, stateful=stateful, rows=rows, batches=args.batches)
+            bench = Bench(spark, application(stateful=stateful), rows=rows, batches=args.batches)
             runs: dict[str, list[Found]] = {side: [] for side in SIDES}
             for _ in range(args.rounds):
                 for side, done in runs.items():

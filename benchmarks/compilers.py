@@ -32,7 +32,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks._stream_common import end_on_terminate
-from benchmarks.batches import Bench, Mark
+from benchmarks.batches import Bench, Mark, application
 from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.spark.start.archive import ensure_archive
 from holdfast.runtime.spark.start.session import start_session
@@ -131,13 +131,13 @@ def measure(batches: int, rows: int) -> dict[str, float]:
     meter = CpuMeter()
     began = meter.with_own()
     spark = start_session("compilers", memory_mb=1024)
-    small = Bench(spark, stateful=True, rows=20, batches=REHEARSED)
+    small = Bench(spark, application(stateful=True), rows=20, batches=REHEARSED)
     small.marks([REHEARSED - 1])
     session = meter.with_own() - began
     taken = small.marks([REHEARSED - 1])[0]
     numbers = [1, 10, 2 * batches // 3, batches - 1]
-    state = Bench(spark, stateful=True, rows=rows, batches=batches).marks(numbers)
-    copy = Bench(spark, stateful=False, rows=rows, batches=batches).marks(numbers)
+    state = Bench(spark, application(stateful=True), rows=rows, batches=batches).marks(numbers)
+    copy = Bench(spark, application(stateful=False), rows=rows, batches=batches).marks(numbers)
 
     def per_row(marks: list[Mark], before: int, after: int) -> float:
         used = marks[after].cpu_s - marks[before].cpu_s
