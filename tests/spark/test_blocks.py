@@ -52,7 +52,7 @@ class Sums(StatefulProcessor):
         self.total = handle.getValueState("total", number)
         self.seen = handle.getListState("seen", number)
 
-    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803, ARG002 - Spark's names
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802 - Spark's names
         more = [int(n) for part in rows for n in part["n"]]
         total = sum(more) + (self.total.get()[0] if self.total.exists() else 0)
         self.total.update((total,))
