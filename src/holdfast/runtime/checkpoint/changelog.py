@@ -30,7 +30,7 @@ _LEVEL = 0x0F
 _SEED = 0x9747B28C
 _CHECK = 0x0FFFFFFF
 _ID = "checkpointUniqueId"
-_ENDS = {"v3": b"\xff\xff\xff\xff", "v4": b"\xff\xff\xff\xff"}
+_ENDS = {"v3": b"\xff\xff\xff\xff", "v4": b"\x00"}
 """Formats with a lineage, and the mark that ends their changes."""
 _BLOCK_BITS = 10
 """A block of level n holds at most 2^(10 + n) bytes."""
