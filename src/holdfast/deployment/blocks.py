@@ -14,6 +14,7 @@ remainder. With M = 1 and with M = KEY_GROUPS the rank is the group itself.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -42,6 +43,25 @@ def check_max_shards(number: int, where: str) -> int:
             hint=f"a power of two up to {KEY_GROUPS}; 1 if it never scales",
         )
     return number
+
+
+def default_max_shards(shards: int, *, keyed: bool) -> int:
+    """Of an operator that says nothing: as many as it begins with, so that scaling costs nothing.
+
+    1, which is never scaled, if these could not be blocks of one partition each.
+    """
+    return shards if keyed and not KEY_GROUPS % shards else 1
+
+
+def shard_groups(shards: int, max_shards: int) -> tuple[tuple[int, int], ...]:
+    """Ranks of the key groups of every shard, at the beginning: the first, and one past the last.
+
+    Where the number of shards is never changed, they are as equal as can be.
+    """
+    if max_shards > 1:
+        return tuple(block.groups for block in even_blocks(shards, max_shards))
+    cuts = [shard * KEY_GROUPS // shards for shard in range(shards + 1)]
+    return tuple(itertools.pairwise(cuts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
