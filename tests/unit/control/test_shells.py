@@ -81,6 +81,7 @@ def test_a_leader_that_is_cut_off_is_replaced_and_ends(tmp_path):
         with pytest.raises(DeposedError, match="term 0 is over, 1 has begun"):
             await serving
         assert read_endpoint(tmp_path).name == "c1"
+        assert second._followers == {}, "one that leads follows nobody, itself included"
         assert second.coordinator.state.run.term == 1
         assert second.coordinator.state.run.coordinator == "c1"
         await ended(again)

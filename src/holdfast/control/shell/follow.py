@@ -62,6 +62,8 @@ class Follower:
             return self._outcome.result()
         finally:
             listening.cancel()
+            # A cancellation may get lost in a timeout that ends at the same moment.
+            await asyncio.wait([listening])
 
     def _feed(self, event: el.Event) -> None:
         """Have the machine decide, and do what it says; what comes of it is the next event."""
@@ -88,7 +90,7 @@ class Follower:
     async def _listen(self) -> None:
         """Stay connected to the leader; an error of the machine ends everything."""
         try:
-            while True:
+            while not self._outcome.done():
                 endpoint = read_endpoint(self._run_dir)
                 if endpoint is not None and endpoint.launch == self._launch:
                     await self._hear(endpoint)
@@ -111,7 +113,7 @@ class Follower:
             greeting = {"role": "coordinator", "token": endpoint.token, "name": self._name}
             writer.write(codec.line(greeting) + b"\n")
             self._feed(el.Reached())
-            while not self._is_outdated(endpoint):
+            while not self._outcome.done() and not self._is_outdated(endpoint):
                 with contextlib.suppress(TimeoutError):
                     self._understand(await asyncio.wait_for(reader.readuntil(), LOOK_S))
         except (OSError, EOFError, ValueError) as error:

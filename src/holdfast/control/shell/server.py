@@ -151,6 +151,8 @@ class Shell:
         self._fences: deque[c.Fence] = deque(maxlen=MAX_FENCES)
         self._count = 0
         self._done = asyncio.Event()
+        self._over = False
+        """The run has ended, and not only this coordinator's part in it."""
         self._failure: BaseException | None = None
         self._check = bool(os.environ.get("HOLDFAST_VALIDATE"))
         self._shown = Shown()
@@ -182,7 +184,7 @@ class Shell:
         )
         write_endpoint(self._run_dir, endpoint)
         log.info("leading term %d, listening on %s:%d", self._seat.term, host, port)
-        orphaned = over = False
+        orphaned = False
         try:
             while not self._done.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -193,12 +195,11 @@ class Shell:
                 if parent_pid is not None and os.getppid() != parent_pid:
                     orphaned = True
                     break
-            over = self._failure is None and not orphaned
         finally:
             self._done.set()
             server.close()
-            for follower in self._followers if over else ():
-                follower.send({"over": True})
+            for follower in self._followers:
+                self._dismiss(follower)
             for peer in (*self._nodes.values(), *self._launchers, *self._followers):
                 peer.close()
             self._seat.leave()
@@ -247,6 +248,7 @@ class Shell:
                 for launcher in self._launchers:
                     launcher.send(self._fence(command))
             case c.Finish():
+                self._over = True
                 self._done.set()
             case _:
                 assert_never(command)
@@ -332,9 +334,14 @@ class Shell:
                 peer.send({"term": self._seat.term})
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._done.wait(), BEAT_S)
+            self._dismiss(peer)
         finally:
             self._followers.pop(peer, None)
             self._shown.forget()
+
+    def _dismiss(self, follower: Peer) -> None:
+        if self._over:
+            follower.send({"over": True})
 
     async def _talk_to_control(self, reader: asyncio.StreamReader, peer: Peer) -> None:
         while True:
