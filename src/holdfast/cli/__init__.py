@@ -103,6 +103,10 @@ def main() -> NoReturn:
         if extra is None or os.environ.get("HOLDFAST_DEBUG"):
             raise
         sys.exit(_say(f"this needs {error.name}; pip install 'holdfast[{extra}]'", 2))
+    except OSError as error:
+        if os.environ.get("HOLDFAST_DEBUG"):
+            raise
+        sys.exit(_say(_system_line(error), 2))
     except Exception as error:
         if type(error).__name__ == "Abort":
             sys.exit(_say("interrupted", 130))
@@ -124,6 +128,13 @@ def _say(line: str, code: int) -> int:
     for one in line.splitlines():
         print(f"holdfast: {one}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def _system_line(error: OSError) -> str:
+    """What the operating system refused, and of which file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    hint = "holdfast --debug shows where" if error.filename is None else ""
+    return str(BadInputError(reason, where=str(error.filename or ""), hint=hint))
 
 
 def _usage_line(error: Exception) -> str | None:
