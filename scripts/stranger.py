@@ -47,7 +47,10 @@ class FailedError(Exception):
 class Stranger:
     """A shell that is typed into: a directory, an environment, and what runs in the background."""
 
+    root: Path
+    """The empty folder it began in."""
     folder: Path
+    """Where it is now."""
     path: str = field(default_factory=lambda: os.environ["PATH"])
     venv: Path | None = None
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -101,27 +104,22 @@ class Stranger:
         kept = {name: value for name, value in os.environ.items() if name not in hidden}
         return {**kept, "PATH": self.path}
 
-    def _call(self, line: str) -> str:
-        done = subprocess.run(
-            ["/bin/sh", "-c", line],
-            cwd=self.folder,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=STEP_S,
-            check=False,
-        )
-        if done.returncode:
-            said = (done.stdout + done.stderr)[-3000:]
-            raise FailedError(f"exit code {done.returncode}: {line}\n{said}")
-        if last := done.stdout.strip().splitlines()[-1:]:
+    def _call(self, line: str) -> None:
+        process = self._start(line)
+        try:
+            code = process.wait(STEP_S)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            raise FailedError(f"not done within {STEP_S:.0f} s\n{self._terminal()}") from None
+        if code:
+            raise FailedError(f"exit code {code}\n{self._terminal()}")
+        if last := self._terminal().strip().splitlines()[-1:]:
             print(f"  {last[0]}", flush=True)
-        return done.stdout
 
     def _start(self, line: str) -> subprocess.Popen[bytes]:
-        with (self.folder / "terminal.log").open("ab") as log:
+        with self.log.open("wb") as log:
             return subprocess.Popen(
-                ["/bin/sh", "-c", f"exec {line}"],
+                ["/bin/sh", "-c", line if "&&" in line else f"exec {line}"],
                 cwd=self.folder,
                 env=self.environment(),
                 stdout=log,
@@ -152,11 +150,12 @@ class Stranger:
     def _is_back(self) -> bool:
         view = self._view()
         found = view.get("recoveries", [])
-        if not found or any(one["outcome"] == "open" for one in found):
-            return False
-        for one in found:
-            print(f"  {one['unit']}: {one['outcome']} after {one['total_s']:.2f} s", flush=True)
-        return view["status"] == "running" and all(one["outcome"] == "caught up" for one in found)
+        back = bool(found) and all(one["outcome"] == "caught up" for one in found)
+        if back and view["status"] == "running":
+            for one in found:
+                print(f"  {one['unit']} was back after {one['total_s']:.2f} s", flush=True)
+            return True
+        return False
 
     def _wait(self, done: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + STEP_S
@@ -167,27 +166,37 @@ class Stranger:
                 raise FailedError(f"not within {STEP_S:.0f} s: {what}\n{self._terminal()}")
             time.sleep(POLL_S)
 
+    @property
+    def log(self) -> Path:
+        """Where the newest command writes: a terminal each."""
+        return self.root / f"terminal-{len(self.steps)}.log"
+
     def _terminal(self) -> str:
-        return (self.folder / "terminal.log").read_text(errors="replace")[-3000:]
+        return self.log.read_text(errors="replace")[-3000:]
 
     def _stop_run(self) -> None:
         if self.run is None:
             return
         process, self.run = self.run, None
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)
         if code := process.wait(STEP_S):
-            raise FailedError(f"Ctrl-C ended the run with exit code {code}\n{self._terminal()}")
+            raise FailedError(f"Ctrl-C ended the run with exit code {code}")
 
     def close(self) -> None:
         """End what was started, whatever happened."""
         for process in (*self.background, *([self.run] if self.run else [])):
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(60)
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C, and a minute later SIGKILL, to a command and what it started."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def lines_of(page: str) -> list[str]:
@@ -225,14 +234,14 @@ def main() -> int:
     args = parser.parse_args()
     began = time.monotonic()
     with empty_folder(args.keep) as folder:
-        stranger = Stranger(folder=folder, venv=args.venv and args.venv.absolute())
+        stranger = Stranger(root=folder, folder=folder, venv=args.venv and args.venv.absolute())
         failed = ""
         try:
             stranger.type(f"git clone --quiet {args.repository} holdfast")
             stranger.type("cd holdfast")
             for line in lines_of((stranger.folder / "README.md").read_text(encoding="utf-8")):
                 stranger.type(line)
-        except (FailedError, subprocess.TimeoutExpired) as error:
+        except FailedError as error:
             failed = str(error)
             print(f"FAILED: {failed}", file=sys.stderr)
         finally:

@@ -28,6 +28,8 @@ from holdfast.cli import verify as verify_command
 from holdfast.cli.help import GroupedCommand
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="holdfast",
     help="Streaming pipelines on Spark that survive failures, by plan and by proof.",
@@ -93,7 +95,7 @@ def main() -> NoReturn:
             raise
         sys.exit(_say(str(error), 1 if isinstance(error, CheckFailedError) else 2))
     except KeyboardInterrupt:
-        sys.exit(_say("interrupted", 130))
+        sys.exit(_say("interrupted", INTERRUPTED))
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -109,11 +111,13 @@ def main() -> NoReturn:
         sys.exit(_say(_system_line(error), 2))
     except Exception as error:
         if type(error).__name__ == "Abort":
-            sys.exit(_say("interrupted", 130))
+            sys.exit(_say("interrupted", INTERRUPTED))
         usage = _usage_line(error)
         if usage is None:
             raise
         sys.exit(_say(usage, 2))
+    if code == INTERRUPTED:  # what typer makes of an interrupt that nobody caught
+        _say("interrupted", code)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -56,12 +56,8 @@ def profile(
     out = out or home
     _make_room(out)
     prepare(_note)
-    try:
-        with interruptible():
-            statistics = measure(app, seconds, quick=quick, say=_note)
-    except KeyboardInterrupt:
-        _note("holdfast: interrupted")
-        raise typer.Exit(130) from None
+    with interruptible():
+        statistics = measure(app, seconds, quick=quick, say=_note)
     text = dump_statistics(statistics)
     _write(out, text)
     if as_json:

@@ -100,3 +100,17 @@ def refused():
 sys.argv = ["holdfast", *sys.argv[1:], "refused"]
 cli.main()
 """
+
+
+def test_ctrl_c_in_a_command_is_one_line():
+    """Whatever the library of the command line makes of an interrupt."""
+    code = (
+        "import sys\n"
+        "from holdfast import cli\n"
+        "def interrupted(): raise KeyboardInterrupt\n"
+        "cli.app.command('interrupted')(interrupted)\n"
+        "sys.argv = ['holdfast', 'interrupted']\n"
+        "cli.main()\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stderr.strip()) == (130, "holdfast: interrupted")
