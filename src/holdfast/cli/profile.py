@@ -141,7 +141,7 @@ def state_table(statistics: Statistics) -> Table | None:
 
 
 def machine_table(machine: MachineStatistics) -> Table:
-    """One row per number, with how it was come by."""
+    """One row per number, with how it was obtained."""
     from holdfast.predict.statistics import Affine
 
     table = _table(f"machine, {machine.cores} cores", "", "median", "95%", "samples", "how")

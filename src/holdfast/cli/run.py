@@ -56,7 +56,7 @@ def run(
     ] = None,
     domains: Annotated[int, typer.Option(min=1, help="Failure domains nodes are dealt to.")] = 2,
     max_units: Annotated[
-        int, typer.Option("--max-units-per-node", min=1, help="Room of a node.")
+        int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
     ] = 16,
     duration: Annotated[
         str | None,
