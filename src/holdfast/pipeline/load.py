@@ -53,7 +53,7 @@ def _is_file(target: str) -> bool:
 def _load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
-        raise BadInputError("is a directory" if path.is_dir() else "no such file", where=str(path))
+        raise BadInputError("no such file", where=str(path))
     # Named by its path, so that two files of one name are two modules.
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"holdfast_app_{path.stem.replace('-', '_')}_{digest}"

@@ -74,7 +74,6 @@ def test_an_unusable_file_is_one_line(tmp_path, text, message):
     ("app", "message"),
     [
         ("no/such.py", "no such file"),
-        ("/usr", "is a directory"),
         ("holdfast_no_such:x", "holdfast_no_such: no such module"),
         ("json:dumps", "'dumps' is not a Pipeline"),
         ("json:nope", "'nope' does not exist"),
