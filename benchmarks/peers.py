@@ -62,11 +62,11 @@ LABELS = {
 WORDS = 3
 VOCABULARY = 500
 POLL_S = 0.02
-START_S = 300.0
+START_S = 600.0
 PHASES = (0.5, 0.1, 0.9, 0.3, 0.7)
 """Where in a second of input each kill falls."""
 STEADY_S = 5
-PLATEAU_S = 15.0
+STEADY_BATCHES = 3
 Row = dict[str, Any]
 
 
@@ -359,16 +359,12 @@ class Watch:
             time.sleep(POLL_S)
 
     def plateau(self) -> bool:
-        """Whether the lag of the last while is that of the while before."""
-        now = time.time()
-        spans: tuple[list[float], list[float]] = ([], [])
+        """Whether the last three batches were late by about the same."""
+        lags: dict[float, list[float]] = {}
         for second, at in self.completed.items():
-            if (age := now - at) < 2 * PLATEAU_S:
-                spans[age >= PLATEAU_S].append(at - self.feed.released[second])
-        if not all(spans):
-            return False
-        late, before = map(statistics.median, spans)
-        return abs(late - before) < before / 4
+            lags.setdefault(at, []).append(at - self.feed.released[second])
+        last = [statistics.median(found) for _, found in sorted(lags.items())[-STEADY_BATCHES:]]
+        return len(last) == STEADY_BATCHES and max(last) < 1.5 * min(last)
 
     def lag(self) -> float:
         """Median seconds from a file to its results, of late."""
