@@ -96,7 +96,7 @@ def _read_sqlite(path: Path, table: str, like: Sequence[Row]) -> tuple[SinkConte
     return SinkContent(rows=tuple(parsed), batch=batch), owner
 
 
-def _number(value: Any, is_float: bool) -> Any:  # noqa: FBT001 - what its column holds
+def _number(value: Any, is_float: bool) -> Any:
     """A key that is no number is a text in Sqlite, which would take it for NULL."""
     return float(value) if is_float and value == "NaN" else value
 
