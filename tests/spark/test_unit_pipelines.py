@@ -265,7 +265,7 @@ def test_state_survives_one_takeover_after_another(spark, tmp_path):
     assert found == expected
 
 
-@F.udf(LongType())
+@F.udf(LongType(), useArrow=True)
 def next_one(value):
     return value + 1
 
