@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from holdfast.plan import JointPlan, Latency, PlannedSegment, RecoveryPhases
 from holdfast.planners.joint.problem import Evaluation, Problem
+from holdfast.predict.replicas import follower_bytes, follower_cpu
 
 
 def describe(
@@ -45,10 +46,14 @@ def describe(
                 batch_epochs=round(float(prediction.interval_s[k]) / epoch_s),
                 snapshot_batches=segment.snapshot_batches,
                 batch_time=float(prediction.batch_s[k]) / scale,
+                replicated=segment.replicated,
             )
             for k, segment in enumerate(segments)
         ),
         spares=found.choice.spares,
+        replicas=tuple(names[segment.root] for segment in segments if segment.replicated),
+        replica_cpu=follower_cpu(problem.model, segments, prediction.interval_s),
+        replica_memory=follower_bytes(problem.model, segments),
         epoch=epoch_s / scale,
         recovery_latency=_in_order(
             problem,
