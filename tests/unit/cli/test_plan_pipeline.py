@@ -120,7 +120,7 @@ def test_a_budget_that_pays_for_no_path_names_the_smallest_that_does(holdfast, a
     """And with that one there is a plan."""
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "2").out
     assert said.startswith("Keep no replica of counts: a budget of 2 pays for no complete path")
-    assert "the smallest that does is 3: rows, split, count" in said
+    assert "the smallest that does is 3: rows, count, out" in said
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "3").out
     assert said.startswith("Keep 3 replicas of rows, split and count")
 
@@ -138,8 +138,6 @@ def test_ppa_plans_what_runs(holdfast, app):
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "3", "--json")
     assert said.code == 0, said.err
     assert json.loads(said.out)["replicas"] == ["rows", "count", "out"]
-    few = holdfast("plan", app, "--method", "ppa", "--replicas", "2", "--json")
-    assert "the smallest that does is 3: rows, count, out" in json.loads(few.out)["note"]
 
 
 def test_ppa_takes_a_profile(holdfast, app):
@@ -156,7 +154,5 @@ def test_a_bound_that_only_followers_keep_is_planned_with_them(holdfast, app):
     assert said.code == 0, said.err
     assert "hot followers of rows and count" in said.out.splitlines()[0]
     assert "hot followers of rows, count: " in said.out
-        line for line in said.out.splitlines() if "hot followers of rows," in line
-    )
     never = holdfast("plan", app, "--max-recovery", "300ms", "--max-replicas", "0")
     assert never.code == 1
