@@ -70,7 +70,7 @@ def make_deployment(
     if isinstance(plan, JointPlan):
         if plan.replicas:
             raise BadInputError(
-                f"the plan keeps hot followers of {', '.join(plan.replicas)}, which run cannot start",
+                f"it keeps hot followers of {', '.join(plan.replicas)}, which run cannot start",
                 where="--plan",
                 hint="plan again with --max-replicas 0",
             )

@@ -122,7 +122,7 @@ def test_a_budget_that_pays_for_no_path_names_the_smallest_that_does(holdfast, a
     assert said.startswith("Keep no replica of counts: a budget of 2 pays for no complete path")
     assert "the smallest that does is 3: rows, count, out" in said
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "3").out
-    assert said.startswith("Keep 3 replicas of rows, split and count")
+    assert said.startswith("Keep 3 replicas of rows, count and out")
 
 
 def test_mistakes_of_the_pipeline_are_told_all_at_once(holdfast, app):
