@@ -232,7 +232,8 @@ def _plan(
     from holdfast.planners.planning import plan_topology
 
     def ask(asked: Mapping[str, float]) -> JointPlan:
-        request = PlanRequest(statistics=statistics, **asked)  # type: ignore[arg-type]
+        # It runs on one node, where a follower would have no place of its own.
+        request = PlanRequest(statistics=statistics, max_replicas=0, **asked)  # type: ignore[arg-type]
         found = plan_topology(topology, request, method="joint", time_limit_s=10.0)
         if not isinstance(found, JointPlan):
             raise TypeError("not a joint plan")

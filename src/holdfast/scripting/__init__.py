@@ -116,6 +116,7 @@ def plan(
         found = grounds(_place(app), pipeline, given, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
         statistics, said = found.statistics, found.said
+        topology, statistics = planning.as_units(planner, topology, statistics)
     unit = topology.unit.time
 
     def bound(value: str | float | None, name: str) -> float | None:
