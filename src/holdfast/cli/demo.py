@@ -360,7 +360,7 @@ def _audience(teller: _Teller) -> Audience:
                     continue
                 at = item.detected_at - fault.killed_at
                 if not self._seen.detected:
-                    self._tell(at, "its end was noticed")
+                    self._tell(at, "failure detected")
                 self._seen.detected.add(item.unit)
                 if item.restored_at is not None and item.unit not in self._seen.restored:
                     self._seen.restored.add(item.unit)

@@ -64,6 +64,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Spark would hand the columns of a slice to Python functions as they are, and look for the
+    # others when Python has answered. Its source has released them by then: all would be null.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.codegen.cache.maxEntries": "500",
     "spark.sql.ui.retainedExecutions": "2",
