@@ -54,6 +54,9 @@ def run(
         int | None,
         typer.Option("--spares", "-s", min=0, help="Warm spare nodes; default: the plan's, or 1."),
     ] = None,
+    coordinators: Annotated[
+        int, typer.Option(min=1, help="Coordinators: one leads, the others take over if it fails.")
+    ] = 1,
     domains: Annotated[int, typer.Option(min=1, help="Failure domains nodes are dealt to.")] = 2,
     max_units: Annotated[
         int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
@@ -108,7 +111,12 @@ def run(
     check_sinks(pipeline, directory, fresh)
     if host == "spark":
         sound_pipeline(app, _note, made=pipeline)
-    launch = LaunchSettings(nodes=nodes, spares=plan_spares(planned, spares), domains=domains)
+    launch = LaunchSettings(
+        nodes=nodes,
+        spares=plan_spares(planned, spares),
+        domains=domains,
+        coordinators=coordinators,
+    )
     local = LocalRun(directory, spec, launch)
     local.require_free()
     if reset:
