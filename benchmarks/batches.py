@@ -153,7 +153,7 @@ class Bench:
             files=files,
             watermark_us=number * 1_000_000,
         )
-        log.put_slice(record, unit="in#0")
+        log.put_slice(record, unit="in.0#0")
 
 
 def _reach(unit: SparkUnit, number: int) -> float:

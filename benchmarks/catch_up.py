@@ -100,12 +100,12 @@ def _measure(log: SliceLog, slices: int, groups: int) -> dict[str, float | None]
     batching = Batching()
     start = time.process_time()
     backlog = Backlog(log, {"b": SHARDS})
-    record = next_range(None, backlog.after(None), batching, unit="u#0")
+    record = next_range(None, backlog.after(None), batching, unit="u.0#0")
     first_s = time.process_time() - start
     batches = 0
     while record is not None:
         batches, last = batches + 1, record
-        record = next_range(last, backlog.after(last), batching, unit="u#0")
+        record = next_range(last, backlog.after(last), batching, unit="u.0#0")
     all_s = time.process_time() - start
     if last.upto != slices - 1:
         raise AssertionError(f"caught up to {last.upto} of {slices - 1}")
@@ -136,7 +136,7 @@ def _first_by_definition(log: SliceLog, batching: Batching) -> RangeRecord:
         candidates.append(((end + 1) & -(end + 1), end))
     upto = max(candidates)[1]
     taken = tuple(sum(item.upto <= upto for item in slices) for slices in shards)
-    return RangeRecord(unit="u#0", number=0, after=-1, upto=upto, inputs={"b": taken})
+    return RangeRecord(unit="u.0#0", number=0, after=-1, upto=upto, inputs={"b": taken})
 
 
 if __name__ == "__main__":

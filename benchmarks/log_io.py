@@ -91,13 +91,13 @@ class Slices:
             upto=self.number,
             files=written.files[self.boundary.name],
         )
-        self.log.put_slice(record, unit="bench#0")
+        self.log.put_slice(record, unit="bench.0#0")
 
     def read(self, number: int) -> None:
         """Batch `number` reads slice `number`."""
         spec = ReaderSpec(
             root=str(self.root),
-            unit="reader#0",
+            unit="reader.0#0",
             generation=0,
             inputs=(
                 InputSpec(boundary=self.boundary.name, shards=1, schema=self.frame.schema.json()),

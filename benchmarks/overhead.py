@@ -234,7 +234,7 @@ def boundary_cost(rows: dict[str, dict[str, Any]], side: str = "") -> float | No
         return None
     cut = rows[cut_once]
     added = cut["cpu_us_per_row"] - rows[whole]["cpu_us_per_row"]
-    return float(added / cut["crossed_per_row"]["filter#0"])
+    return float(added / cut["crossed_per_row"]["filter.0#0"])
 
 
 def _drain(feed: Feed, watch: Watch, deadline_s: float) -> float:

@@ -102,7 +102,7 @@ def _measure(idle_s: float, slices: int, *, watched: bool, told: bool) -> dict[s
 def _task(root: str, unit: int, pipe: Connection) -> None:
     spec = ReaderSpec(
         root=root,
-        unit=f"u{unit}#0",
+        unit=f"u{unit}.0#0",
         generation=0,
         inputs=(InputSpec(boundary="b", shards=SHARDS, schema=SCHEMA),),
         groups=(0, 128),

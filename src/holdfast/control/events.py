@@ -19,9 +19,10 @@ def _parse_unit(value: object) -> object:
 
 
 Unit: TypeAlias = Annotated[UnitId, BeforeValidator(_parse_unit), PlainSerializer(str)]
-"""A unit id that is written as `count#0` wherever it leaves the process."""
+"""A unit id that is written as `count.0#0` wherever it leaves the process."""
 
-ReportState = Literal["starting", "running", "stopped", "failed"]
+ReportState = Literal["starting", "running", "stopped", "failed", "ended"]
+"""`ended`: its log is sealed, and others carry its stream on. It is not to be started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class UnitReport:
     """The operator that failed, if known."""
     error: str | None = None
     """The Python traceback of a failed unit, or why one stopped."""
+    heirs: tuple[str, ...] = ()
+    """Of one that has ended: who goes on, as the change on record says."""
     doing: str | None = None
     """What takes a unit long that makes no batch meanwhile, and how far it has come."""
 
