@@ -158,6 +158,23 @@ class RetryRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverRequested:
+    """A change of who carries a stream is on record: its children are to be started.
+
+    They wait until their parents have handed over. Nothing depends on this but how soon: whoever
+    ends names its heirs.
+    """
+
+    kind: Literal["handover_requested"] = "handover_requested"
+    cause: str
+    stream: str
+    change: int
+    parents: tuple[Unit, ...]
+    children: tuple[Unit, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """Someone asks for the run to end."""
 
@@ -182,6 +199,7 @@ Event: TypeAlias = (
     | LauncherTroubled
     | KillRequested
     | RetryRequested
+    | HandoverRequested
     | StopRequested
     | Tick
 )

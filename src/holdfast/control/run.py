@@ -27,7 +27,7 @@ class Nodes(Protocol):
 class Units(Protocol):
     """Who takes care of the units."""
 
-    def names(self) -> list[str]: ...
+    def deployed(self) -> list[str]: ...
 
     def park_failed(self, moment: Moment) -> None: ...
 
@@ -59,7 +59,7 @@ class RunLife:
             return
         self._nodes.relaunch(moment)
         self._units.park_failed(moment)
-        if self._units.names() != [str(unit) for unit in self._wanted]:
+        if self._units.deployed() != [str(unit) for unit in self._wanted]:
             self._out.record(Deployed(at=moment.now, cause=moment.cause, units=self._wanted))
         self._out.record(Opened(at=moment.now, cause=moment.cause, launch=event.launch))
 

@@ -125,6 +125,11 @@ class State:
                 self.unit_state.open(fact.at)
             case f.Deployed():
                 self.unit_state.deploy(fact.units, fact.at)
+            case f.HandoverBegan():
+                self.unit_state.add(fact.children, fact.at)
+            case f.UnitEnded():
+                self.unit_state.end(fact)
+                self.recovery_state.close(fact.unit, "superseded", fact.at)
             case f.StopBegan():
                 self.run.stopping = True
             case f.LaunchTrouble():

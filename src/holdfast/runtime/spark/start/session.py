@@ -130,10 +130,21 @@ def start_session(
     return session
 
 
-def unit_session(spark: SparkSession, *, snapshot_batches: int) -> SparkSession:
-    """A session of its own for one unit: same context, its own snapshot interval."""
+def unit_session(
+    spark: SparkSession, *, snapshot_batches: int, partitions: int | None = None
+) -> SparkSession:
+    """A session of its own for one unit: same context, its own snapshot interval.
+
+    `partitions` is how many of its operator's state partitions it has; None: the operator has one
+    partition a shard, and never scales.
+    """
     session = spark.newSession()
     session.conf.set(f"{_STREAMING}.stateStore.minDeltasForSnapshot", str(snapshot_batches))
+    if partitions is not None:
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        # Rows that lie by a part of what they are grouped by stay where they are: state is placed
+        # by the operator's key alone, also that of windows.
+        session.conf.set(f"{_STREAMING}.statefulOperator.useStrictDistribution", "false")
     return session
 
 
