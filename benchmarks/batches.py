@@ -27,7 +27,7 @@ from pyspark.sql import functions as sf
 
 from benchmarks._stream_common import slices
 from holdfast.deployment import UnitId
-from holdfast.deployment.records import SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import SliceFile
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.log.crash import Crash
@@ -35,11 +35,13 @@ from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.start.archive import ensure_archive
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.records import Slice
 
 SCHEMA = "ts timestamp, word string, n bigint"
 WARM = 10
@@ -94,6 +96,7 @@ class Bench:
     def _run(self, log: SliceLog) -> Found:
         # One slice a batch, however many there are.
         segment = replace(self.deployment.segment("out"), one_epoch_per_batch=True)
+        begin(log, self.deployment)
         for number in range(self.batches):
             self._publish(log, segment.inputs[0], number)
         context = UnitContext(
@@ -102,7 +105,7 @@ class Bench:
             segment=segment,
             deployment=self.deployment,
             log=log,
-            trimmer=Trimmer(log=log, deployment=self.deployment, keep_input=True),
+            trimmer=Trimmer(log, self.deployment, keep_input=True),
             crash=Crash(),
         )
         unit = SparkUnit(
@@ -117,7 +120,7 @@ class Bench:
         unit.start()
         try:
             first = _reach(unit, 0)
-            begin, cpu = _reach(unit, WARM), meter.with_own()
+            began, cpu = _reach(unit, WARM), meter.with_own()
             end, used = _reach(unit, self.batches - 1), meter.with_own()
         finally:
             unit.stop()
@@ -125,7 +128,7 @@ class Bench:
         count = self.batches - 1 - WARM
         return Found(
             first_s=first - start,
-            batch_ms=1000 * (end - begin) / count,
+            batch_ms=1000 * (end - began) / count,
             cpu_ms=1000 * (used - cpu) / count,
         )
 
@@ -143,17 +146,18 @@ class Bench:
             )
             name, groups = f"{number:010d}.arrow", key_groups(table, ("word",))
             hashes = np.zeros(self.rows, np.uint64)
-            files = (write_slice_file(log.data(boundary, 0), name, table, groups, hashes),)
-        record = SliceRecord(
-            boundary=boundary,
-            shard=0,
-            number=number,
-            after=number - 1,
-            upto=number,
-            files=files,
-            watermark_us=number * 1_000_000,
+            files = (write_slice_file(log.data("in.0#0", boundary), name, table, groups, hashes),)
+        log.publish(
+            Slice(
+                unit="in.0#0",
+                number=number,
+                after=number - 1,
+                upto=number,
+                files={boundary: files},
+                rows=self.rows,
+                watermark_us=number * 1_000_000,
+            )
         )
-        log.put_slice(record, unit="in.0#0")
 
 
 def _reach(unit: SparkUnit, number: int) -> float:

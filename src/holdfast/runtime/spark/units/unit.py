@@ -38,7 +38,6 @@ from holdfast.runtime.log.slicelog import (
 from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
-from holdfast.runtime.log.watch import LOOK_S
 from holdfast.runtime.log.watermarks import output_watermark
 from holdfast.runtime.spark.frames.compile import (
     OperatorError,
@@ -55,10 +54,10 @@ from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
 from holdfast.runtime.spark.units.side import choose_side
 from holdfast.runtime.units.aside import keep_version
+from holdfast.runtime.units.birth import await_birth, follow_inputs
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
-from holdfast.streams.handover import Birth
 from holdfast.streams.records import Range, Skip, Slice
 from holdfast.streams.unit import Ended, Position
 
@@ -163,8 +162,8 @@ class SparkUnit:
         context = self.context
         context.log.claim(context.name, context.generation, context.replica)
         self._protocol = context.log.steps()
-        born = self._born()
-        self._takeable = self._follow_inputs(born)
+        born = await_birth(context, self._protocol, self._stopping)
+        self._takeable = follow_inputs(context, born)
         folder, own = self._checkpoints(), context.generation
         there = generations(folder)
         source = self._clone_source(there)
@@ -180,19 +179,6 @@ class SparkUnit:
             return
         clone_checkpoint(folder, source, own, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
-
-    def _born(self) -> Birth:
-        """Where the unit begins; waits until those before it have handed over."""
-        context = self.context
-        while True:
-            found = context.log.run(self._protocol.birth(context.name))
-            if isinstance(found, Birth):
-                return found
-            if found == "void":
-                raise SupersededError(f"{context.name}: the change that made it was overtaken")
-            if self._stopping.wait(LOOK_S):
-                raise SupersededError(f"{context.name} was stopped before it was born")
-            context.log.check_current(context.name, context.generation, context.replica)
 
     def _tidy(self, *, keep_from: int) -> None:
         """Remove what generations before `keep_from` left behind, and clones that none finished."""
@@ -480,15 +466,6 @@ class SparkUnit:
             self._takeable.passed(record.upto)
 
     # Telling
-
-    def _follow_inputs(self, born: Birth) -> Takeable:
-        """From the newest batch that is decided and published on."""
-        context, log = self.context, self.context.log
-        number, done = log.newest_batch(context.name), born.epoch
-        if number >= 0:
-            newest = log.need_range(context.name, number)
-            done = newest.upto if self._stored(number) is not None else newest.after
-        return Takeable(log, context.streams, batch_epochs=context.segment.batch_epochs, done=done)
 
     def _failed(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))
