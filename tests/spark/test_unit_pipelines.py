@@ -229,7 +229,7 @@ def test_waiting_tasks_ask_the_nodes_watcher(spark, tmp_path, monkeypatch):
     def waited(found):
         assert not [item.error for item in found if item.state == "failed"]
         return any(
-            name.startswith("log/events/0/slices/") and f"{tmp_path}/{name}" in rung
+            name.startswith("units/events.0#0/slices/") and f"{tmp_path}/{name}" in rung
             for name in list(asked)
         ) and all(item.epoch >= 1 for item in found)
 
