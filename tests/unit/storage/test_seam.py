@@ -89,7 +89,12 @@ LISTED = {
         "exists fcntl.flock glob mkdir open os.utime read_bytes replace unlink write_text",
         MACHINE,
     ),
+    "runtime/spark/start/nursery.py": ("open", MACHINE),
     "runtime/spark/start/prepare.py": ("exists", MACHINE),
+    "runtime/spark/start/python.py": (
+        "chmod exists is_file mkdir replace write_text",
+        MACHINE,
+    ),
     "runtime/spark/start/pickled.py": ("mkdir replace write_bytes", INPUT),
     "runtime/spark/start/session.py": ("mkdir", MACHINE),
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
