@@ -30,6 +30,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.tables import fix_tables
@@ -215,13 +216,14 @@ class SparkUnitHost:
         segment = self._deployment.segment(unit.segment)
         self._watch.start()
         log = SliceLog(self._root, self._store)
+        begin(log, self._deployment)
         context = UnitContext(
             unit=unit,
             generation=generation,
             segment=segment,
             deployment=self._deployment,
             log=log,
-            trimmer=Trimmer(log=log, deployment=self._deployment, keep_input=self._keep_input),
+            trimmer=Trimmer(log, self._deployment, keep_input=self._keep_input),
             crash=self._crash(),
             watch=self._watch,
         )
@@ -247,7 +249,7 @@ class SparkUnitHost:
     def _claim(self, context: UnitContext) -> None:
         """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
         log = context.log
-        log.claim(context.name, context.generation)
+        log.claim(context.name, context.generation, context.replica)
         first = thread_start(log, context.unit)
         require_start(log, context.deployment, context.unit, first=first)
 
