@@ -190,7 +190,7 @@ def nodes(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> Non
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="Unit such as count#0 (or count), or a node.")],
+    name: Annotated[str, typer.Argument(help="Unit such as count.0#0 (or count), or a node.")],
     run: Run = None,
     run_dir: RunDir = None,
     lines: Annotated[int, typer.Option("--lines", "-l", min=1, help="At most so many.")] = 200,
@@ -223,7 +223,7 @@ def kill(
 
 
 def retry(
-    unit: Annotated[str, typer.Argument(help="Held unit, such as count#0.")],
+    unit: Annotated[str, typer.Argument(help="Held unit, such as count.0#0.")],
     run: Run = None,
     run_dir: RunDir = None,
     as_json: Json = False,
@@ -288,7 +288,7 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             # A line of a traceback belongs to the one before it.
             stamp = line[:STAMP] if line[:4].isdigit() else stamp
-            if whole or f"unit={name} " in line or f"unit={name}#" in line:
+            if whole or f"unit={name} " in line or f"unit={name}." in line:
                 found.append((stamp, line))
     found.sort(key=lambda item: item[0])
     output = node_output_path(run_dir, name)
