@@ -1,7 +1,7 @@
 """The nearest bounds that can be kept, when those asked for cannot.
 
 For each bound in turn the others stay and the smallest value is sought at which there is a plan.
-Most spares are allowed: they only help. For the overhead one solve tells. Recovery and latency are
+As many spares and nodes as can help are allowed. For the overhead one solve tells. The others are
 found by bisection between what is known to fail and what a found plan achieves, so every value
 reported is achieved by a plan; it is within `RESOLUTION` of the smallest. When no bound alone is in
 the way, all are loosened by the same factor until there is a plan.
@@ -18,7 +18,7 @@ from holdfast.planners.interface import Solve
 from holdfast.planners.joint.exact import Search
 from holdfast.planners.joint.problem import SLACK, Bounds, Evaluation, Problem
 
-Name = Literal["max_recovery", "max_overhead", "max_latency"]
+Name = Literal["max_recovery", "max_overhead", "max_latency", "max_outage"]
 RESOLUTION = 1e-3
 """Relative precision of a bound found by bisection."""
 MAX_PROBES = 40
@@ -136,6 +136,8 @@ def _loosened(bounds: Bounds, name: Name, value: float) -> Bounds:
             return replace(bounds, overhead=value)
         case "max_latency":
             return replace(bounds, latency_s=value)
+        case "max_outage":
+            return replace(bounds, outage_s=value)
 
 
 def _given(bounds: Bounds, name: Name) -> float:
@@ -146,6 +148,8 @@ def _given(bounds: Bounds, name: Name) -> float:
             return bounds.overhead
         case "max_latency":
             return bounds.latency_s
+        case "max_outage":
+            return bounds.outage_s
 
 
 def _achieved(found: Evaluation, name: Name) -> float:
@@ -153,6 +157,8 @@ def _achieved(found: Evaluation, name: Name) -> float:
         case "max_recovery":
             return float(found.prediction.phases.p95.max())
         case "max_overhead":
-            return found.prediction.overhead
+            return found.prediction.pace.overhead
         case "max_latency":
-            return found.prediction.end_to_end_s
+            return found.prediction.pace.end_to_end_s
+        case "max_outage":
+            return found.prediction.results[1]

@@ -12,8 +12,8 @@ from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest, Solve, Sweep, SweepPoint
 from holdfast.planners.joint.algorithms import ALGORITHMS
 from holdfast.planners.joint.columns import Segments, all_segments, count_segments
-from holdfast.planners.joint.exact import ExactSearch, Search, first_search
-from holdfast.planners.joint.exhaustive import solve_exhaustive
+from holdfast.planners.joint.exact import MAX_BARRED, ExactSearch, Search, first_search
+from holdfast.planners.joint.exhaustive import count_plans, solve_exhaustive
 from holdfast.planners.joint.large import solve_large
 from holdfast.planners.joint.nearest import Nearest, nearest_bounds, say_bound
 from holdfast.planners.joint.problem import Problem, make_problem
@@ -24,6 +24,10 @@ MAX_SEGMENTS = 8_000
 """More candidate segments than this and `auto` takes a spread of them."""
 MAX_SEGMENTS_EXACT = 100_000
 """More than this do not fit the memory of a laptop."""
+MAX_LISTED = 20_000
+"""So many plans are looked at one by one if need be."""
+FEW_BARRED = 6
+"""Plans that are barred when it matters only whether there is one."""
 SWEEP_POINTS = 16
 
 
@@ -40,7 +44,7 @@ class Runner:
         return self._run(problem, first_search(problem), feasibility=False)
 
     def attempt(self, problem: Problem) -> Search:
-        """The plan of least CPU among those with as many spares as can help."""
+        """The plan of least CPU among those with as many spares and nodes as can help."""
         return self._run(problem, Search(problem), feasibility=True)
 
     def _run(self, problem: Problem, search: Search, *, feasibility: bool) -> Search:
@@ -51,10 +55,14 @@ class Runner:
                 return solve_large(problem, search, self.solve, feasibility=feasibility)
         if self._segments is None:
             self._segments = all_segments(problem)
-        options = problem.spare_options
-        return ExactSearch(search, self._segments, self.solve).run(
-            options[-1:] if feasibility else options
+        barred = FEW_BARRED if feasibility else MAX_BARRED
+        found = ExactSearch(search, self._segments, self.solve, barred).run(
+            (problem.largest,) if feasibility else None
         )
+        if not found.proved and not feasibility and count_plans(problem) <= MAX_LISTED:
+            # Too many plans are close to a bound for the program, but they can be listed.
+            return solve_exhaustive(problem, found, self.solve)
+        return found
 
 
 def algorithm_for(problem: Problem, asked: str) -> str:
@@ -84,6 +92,7 @@ def make_plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPl
         max_recovery=request.max_recovery,
         max_overhead=request.max_overhead,
         max_latency=request.max_latency,
+        max_outage=request.max_outage,
     )
 
 
