@@ -26,7 +26,9 @@ __all__ = [
     "make_deployment",
     "parse_batches",
     "parse_shards",
+    "plan_nodes",
     "plan_spares",
+    "plan_together",
 ]
 
 Cut = Annotated[
@@ -96,6 +98,35 @@ def plan_spares(plan: Plan | None, spares: int | None) -> int:
         return spares
     planned = plan.spares if isinstance(plan, JointPlan) else None
     return 1 if planned is None else planned
+
+
+def plan_nodes(plan: Plan | None, nodes: int | None, otherwise: int = 1) -> int:
+    """Nodes besides spares: as asked for, as planned, or as many as are usual."""
+    from holdfast.plan import JointPlan
+
+    if nodes is not None:
+        return nodes
+    planned = len(plan.nodes) if isinstance(plan, JointPlan) else 0
+    return planned or otherwise
+
+
+def plan_together(
+    plan: Plan | None, deployment: Deployment, nodes: int
+) -> tuple[tuple[str, ...], ...]:
+    """Units that the plan puts on one node; none if it was made for another number of nodes."""
+    from holdfast.plan import JointPlan
+
+    if not isinstance(plan, JointPlan) or len(plan.nodes) != nodes or nodes == 1:
+        return ()
+    home = {name: number for number, node in enumerate(plan.nodes) for name in node.segments}
+    groups: dict[int, list[str]] = {}
+    for segment in deployment.segments:
+        # What only delivers goes with what it reads.
+        name = deployment.producer(segment.inputs[0]).name if not segment.outputs else segment.name
+        if name in home:
+            units = groups.setdefault(home[name], [])
+            units += [f"{segment.name}#{shard}" for shard in range(segment.shards)]
+    return tuple(tuple(units) for units in groups.values())
 
 
 def parse_shards(items: Iterable[str]) -> dict[str, int]:

@@ -96,6 +96,13 @@ def plan(
     max_latency: Annotated[
         str | None, typer.Option(help="Bound on end-to-end latency.", rich_help_panel=BOUNDS)
     ] = None,
+    max_outage: Annotated[
+        str | None,
+        typer.Option(
+            help="Bound on the time until no result is missing after a node's death (joint).",
+            rich_help_panel=BOUNDS,
+        ),
+    ] = None,
     objective: Annotated[
         Objective,
         typer.Option(help="What to make best within the bounds (joint).", rich_help_panel=BOUNDS),
@@ -162,6 +169,14 @@ def plan(
     snapshots: Annotated[
         str | None,
         typer.Option(help="Batches between snapshots to choose from.", rich_help_panel=JOINT),
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="Nodes to spread the units over, or auto: as many as the bounds take; "
+            "default: 1, so that the promise holds however they are spread.",
+            rich_help_panel=JOINT,
+        ),
     ] = None,
     recover: Annotated[
         bool,
@@ -247,6 +262,8 @@ def plan(
         if max_overhead is None
         else parse_share(max_overhead, where="--max-overhead"),
         max_latency=as_time(max_latency, "--max-latency"),
+        max_outage=as_time(max_outage, "--max-outage"),
+        nodes=_nodes(nodes),
         required=_names(required),
         forbidden=_names(forbidden),
         sources=sources,
@@ -285,6 +302,19 @@ def plan(
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
     if not result.feasible:
         raise typer.Exit(1)
+
+
+def _nodes(text: str | None) -> int | None:
+    """How many nodes to plan for; None: as many as it takes."""
+    from holdfast.errors import BadInputError
+
+    if text is None:
+        return 1
+    if text == "auto":
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise BadInputError(f"is {text!r}", where="--nodes", hint="write 1 or more, or auto")
+    return int(text)
 
 
 def _is_app(file: str) -> bool:

@@ -58,9 +58,10 @@ def _joint(name: str, unit: str, plan: JointPlan) -> str:
     pace = " to ".join(f"{value:g}" for value in {intervals[0]: 0, intervals[-1]: 0})
     spares = plan.spares or 0
     warm = {0: "no spare", 1: "1 spare warm"}.get(spares, f"{spares} spares warm")
+    spread = f", spread it over {len(plan.nodes)} nodes" if len(plan.nodes) > 1 else ""
     return (
-        f"{cut}, run a batch every {pace} {unit} and keep {warm}: 19 failures in 20 are then "
-        f"recovered within {worst:.3g} {unit}, and results come within "
+        f"{cut}{spread}, run a batch every {pace} {unit} and keep {warm}: 19 failures in 20 are "
+        f"then recovered within {worst:.3g} {unit}, and results come within "
         f"{plan.end_to_end_latency:.3g} {unit}, for {plan.cpu:.2g} cores."
     )
 

@@ -102,15 +102,16 @@ class Pool:
         Args:
             spread: a first start: leave spares alone if possible.
             keep_on: the node to stay on if it has room.
-            stand_in: the node that took other units of the same lost node.
+            stand_in: the node that took other units of the same lost node, or that has those it
+                is to be together with.
             avoid_domain: the failure domain just lost from; another one is better.
         """
-        if spread:
-            return self._first_start()
         for name in (keep_on, stand_in):
             found = self._nodes.get(name) if name else None
             if found is not None and found.load < self._room:
                 return found
+        if spread:
+            return self._first_start()
         for rank in sorted(self._classes):
             chosen = self._best(rank, avoid_domain)
             if chosen is not None:

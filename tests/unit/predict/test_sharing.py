@@ -20,7 +20,8 @@ STEP_S = 1e-3
 def task(steps: Sequence[Step], ends: list[float]) -> Task:
     """A task of given steps that notes when each is over."""
     for step in steps:
-        ends.append((yield step))
+        over = yield step
+        ends.append(over)
 
 
 def ends_of(tasks: Sequence[Sequence[Step]], cores: float, busy: float = 0.0) -> list[list[float]]:

@@ -32,6 +32,8 @@ MAX_STEPS = 200
 """Steps of the climb after which it is given up unproved; far more than were ever seen."""
 MAX_BARRED = 24
 """Plans of one size that are barred before the proof is given up."""
+FEW_BARRED = 4
+"""The same where a proof is not to be had, or not asked for."""
 MARGINS = (1.1, 1.25, 1.5, 1.8, 2.2, 2.8, 3.6, 5.0)
 """How much larger than they are floors are taken then."""
 

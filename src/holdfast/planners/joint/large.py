@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from holdfast.planners.interface import Solve
 from holdfast.planners.joint.columns import segments_from, some_segments
-from holdfast.planners.joint.exact import ExactSearch, Search
+from holdfast.planners.joint.exact import FEW_BARRED, ExactSearch, Search
 from holdfast.planners.joint.problem import SLACK, Problem
 from holdfast.planners.joint.relaxed import BUCKETS_BOUND, BUCKETS_TRIAL, lower_bound, relaxation
 
@@ -37,7 +37,7 @@ def solve_large(
         known = candidates(problem, MARGINS[1::3] if feasibility else MARGINS)
         for _ in range(1 if feasibility else ROUNDS):
             before = search.best.cost if search.best else math.inf
-            ExactSearch(search, segments_from(problem, known), solve).run(sizes)
+            ExactSearch(search, segments_from(problem, known), solve, FEW_BARRED).run(sizes)
             if search.best is None or solve.should_stop() or search.best.cost >= before - SLACK:
                 break
             known |= neighbours(problem, search)

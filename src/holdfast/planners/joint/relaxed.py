@@ -3,9 +3,9 @@
 Drop the coupling of levels across forced boundaries, most of end-to-end latency (`_in_time` keeps
 the rest), and what units that are lost together cost each other. What is left of a recovery is its
 floor, and of that the least that was drawn; it is the sum of what the parts of a segment need,
-which must fit into a budget. It is solved block by block (a block is the in-tree above a fixed boundary)
-by dynamic programming over operators, levels and the budget used so far, counted in whole buckets.
-Rounded down, its value is one that no plan is below.
+which must fit into a budget. It is solved block by block (a block is the in-tree above a fixed
+boundary) by dynamic programming over operators, levels and the budget used so far, counted in whole
+buckets. Rounded down, its value is one that no plan is below.
 With every need taken somewhat larger (`margin`), the segments it chooses tend to keep the bounds
 for real, and are good candidates for a plan.
 

@@ -12,7 +12,13 @@ from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest, Solve, Sweep, SweepPoint
 from holdfast.planners.joint.algorithms import ALGORITHMS
 from holdfast.planners.joint.columns import Segments, all_segments, count_segments
-from holdfast.planners.joint.exact import MAX_BARRED, ExactSearch, Search, first_search
+from holdfast.planners.joint.exact import (
+    FEW_BARRED,
+    MAX_BARRED,
+    ExactSearch,
+    Search,
+    first_search,
+)
 from holdfast.planners.joint.exhaustive import count_plans, solve_exhaustive
 from holdfast.planners.joint.large import solve_large
 from holdfast.planners.joint.nearest import Nearest, nearest_bounds, say_bound
@@ -26,8 +32,8 @@ MAX_SEGMENTS_EXACT = 100_000
 """More than this do not fit the memory of a laptop."""
 MAX_LISTED = 20_000
 """So many plans are looked at one by one if need be."""
-FEW_BARRED = 6
-"""Plans that are barred when it matters only whether there is one."""
+MANY_SEGMENTS = 300
+"""Beyond so many a program takes long, and many plans are about as good as the best."""
 SWEEP_POINTS = 16
 
 
@@ -55,7 +61,8 @@ class Runner:
                 return solve_large(problem, search, self.solve, feasibility=feasibility)
         if self._segments is None:
             self._segments = all_segments(problem)
-        barred = FEW_BARRED if feasibility else MAX_BARRED
+        few = feasibility or len(self._segments) > MANY_SEGMENTS
+        barred = FEW_BARRED if few else MAX_BARRED
         found = ExactSearch(search, self._segments, self.solve, barred).run(
             (problem.largest,) if feasibility else None
         )
