@@ -25,6 +25,7 @@ __all__ = [
     "absolute_app",
     "make_deployment",
     "parse_batches",
+    "parse_nodes",
     "parse_shards",
     "plan_nodes",
     "plan_spares",
@@ -127,6 +128,15 @@ def plan_together(
             units = groups.setdefault(home[name], [])
             units += [f"{segment.name}#{shard}" for shard in range(segment.shards)]
     return tuple(tuple(units) for units in groups.values())
+
+
+def parse_nodes(text: str | None) -> int | None:
+    """How many nodes to plan for: one unless told otherwise; None: as many as it takes."""
+    if text == "auto":
+        return None
+    if text is not None and (not text.isdigit() or int(text) < 1):
+        raise BadInputError(f"is {text!r}", where="--nodes", hint="write 1 or more, or auto")
+    return 1 if text is None else int(text)
 
 
 def parse_shards(items: Iterable[str]) -> dict[str, int]:

@@ -228,6 +228,7 @@ def plan(
     ] = False,
 ) -> None:
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
+    from holdfast.cli.deployment import parse_nodes
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.planners.interface import PlanRequest
     from holdfast.planners.planning import as_measured
@@ -263,7 +264,7 @@ def plan(
         else parse_share(max_overhead, where="--max-overhead"),
         max_latency=as_time(max_latency, "--max-latency"),
         max_outage=as_time(max_outage, "--max-outage"),
-        nodes=_nodes(nodes),
+        nodes=parse_nodes(nodes),
         required=_names(required),
         forbidden=_names(forbidden),
         sources=sources,
@@ -302,19 +303,6 @@ def plan(
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
     if not result.feasible:
         raise typer.Exit(1)
-
-
-def _nodes(text: str | None) -> int | None:
-    """How many nodes to plan for; None: as many as it takes."""
-    from holdfast.errors import BadInputError
-
-    if text is None:
-        return 1
-    if text == "auto":
-        return None
-    if not text.isdigit() or int(text) < 1:
-        raise BadInputError(f"is {text!r}", where="--nodes", hint="write 1 or more, or auto")
-    return int(text)
 
 
 def _is_app(file: str) -> bool:

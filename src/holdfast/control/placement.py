@@ -101,8 +101,9 @@ class Placement:
             retry = _retry(record)
             chosen = pool.choose(
                 spread=record.down is None,
+                beside=self._beside(record),
                 keep_on=home if retry else None,
-                stand_in=self._beside(record) or stand_ins.get(home),
+                stand_in=stand_ins.get(home),
                 avoid_domain=record.home_domain,
             )
             if chosen is None:
@@ -125,9 +126,7 @@ class Placement:
             self._out.send(start_command(moment, record, chosen.node))
 
     def _beside(self, record: UnitRecord) -> str | None:
-        """The node of a unit that this one is to share a node with, as long as nothing failed."""
-        if record.down is not None:
-            return None
+        """The node of a unit that this one is to share a node with."""
         group = self._together.get(str(record.unit), ())
         return next((node for name in group if (node := self._waiting.node_of(name))), None)
 
