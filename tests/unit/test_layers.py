@@ -28,7 +28,7 @@ EDGES = {
         "control deployment draw faults health pipeline plan planners predict profile prove "
         "reproduce rundir runtime storage testing topology verify"
     ),
-    "control": "deployment health rundir",
+    "control": "deployment health rundir storage streams",
     "deployment": "",
     "draw": "plan topology",
     "faults": "control deployment health pipeline rundir runtime verify",

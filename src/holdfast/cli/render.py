@@ -162,6 +162,11 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
                 f"({plan.cpu:.3g} cores, uncut {plan.uncut_cpu:.3g}), "
                 f"{_count(plan.spares, 'warm spare')}"
             )
+            if plan.replicas:
+                yield (
+                    f"hot followers of {_shorten(plan.replicas)}: {plan.replica_cpu:.3g} cores, "
+                    f"{plan.replica_memory / 1e9:.3g} GB"
+                )
             yield from _deaths(plan, back, unit)
         case ReplicationPlan():
             yield (

@@ -1,4 +1,4 @@
-"""Whether a run directory may be gone on with, and what `--reset` removes.
+"""Whether a run directory can be resumed, and what `--reset` removes.
 
 A unit's state and slices were made by the code that ran then. Going on with other code would mix
 two results in one, so it is refused by operator name unless the operator is reset.

@@ -2,9 +2,9 @@
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
 package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
-(phases), placement (where). Each is given its own part of the state and an outlet for its own
-facts and commands; what it sees of another's is a Protocol in its own file. A shell feeds it events
-and the time; the simulator feeds the same code from a virtual world.
+(phases), handover (heirs), placement (where). Each is given its own part of the state and an outlet
+for its own facts and commands; what it sees of another's is a Protocol in its own file. A shell
+feeds it events and the time; the simulator feeds the same code from a virtual world.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import assert_never
 from holdfast.control import events as e
 from holdfast.control.commands import Command
 from holdfast.control.facts import Fact
+from holdfast.control.handover import HandoverLife
 from holdfast.control.membership import Membership
 from holdfast.control.outlet import Ledger, Moment
 from holdfast.control.placement import Placement
@@ -57,10 +58,14 @@ class Coordinator:
         self.vitals = vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
         self._out = ledger = Ledger(state)
         recovery = RecoveryLife(state=state.recovery_state, out=ledger)
+        self._handover = HandoverLife(
+            state=state.unit_state, signs=vitals.unit_signs, loads=vitals.pool, out=ledger
+        )
         self._units = UnitLife(
             state=state.unit_state,
             signs=vitals.unit_signs,
             recovery=recovery,
+            handover=self._handover,
             connections=vitals.node_signs,
             loads=vitals.pool,
             run=state.run,
@@ -124,6 +129,8 @@ class Coordinator:
                 self._membership.kill(moment, event)
             case e.RetryRequested():
                 self._units.release(moment, event)
+            case e.HandoverRequested():
+                self._handover.begin(moment, event)
             case e.LaunchOpened():
                 self._run.open_launch(moment, event)
             case e.LauncherTroubled():

@@ -21,7 +21,8 @@ def _parse_unit(value: object) -> object:
 Unit: TypeAlias = Annotated[UnitId, BeforeValidator(_parse_unit), PlainSerializer(str)]
 """A unit id that is written as `count#0` wherever it leaves the process."""
 
-ReportState = Literal["starting", "running", "stopped", "failed"]
+ReportState = Literal["starting", "running", "stopped", "failed", "ended"]
+"""`ended`: its log is sealed, and others carry its stream on. It is not to be started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,8 @@ class UnitReport:
     """The operator that failed, if known."""
     error: str | None = None
     """The Python traceback of a failed unit, or why one stopped."""
+    heirs: tuple[str, ...] = ()
+    """Of one that has ended: who goes on, as the change on record says."""
     doing: str | None = None
     """What takes a unit long that makes no batch meanwhile, and how far it has come."""
 
@@ -69,11 +72,15 @@ class Gauges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOpened:
-    """The coordinator runs for this launch; nodes of earlier launches cannot come back."""
+    """A coordinator leads in this launch; nodes of earlier launches cannot come back."""
 
     kind: Literal["launch_opened"] = "launch_opened"
     cause: str
     launch: str
+    term: int = -1
+    """Of the coordinator; -1: it leads without terms, as in tests of the machine alone."""
+    coordinator: str = ""
+    """Its name among those of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +162,23 @@ class RetryRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverRequested:
+    """A change of who carries a stream is on record: its children are to be started.
+
+    They wait until their parents have handed over. Nothing depends on this but how soon: whoever
+    ends names its heirs.
+    """
+
+    kind: Literal["handover_requested"] = "handover_requested"
+    cause: str
+    stream: str
+    change: int
+    parents: tuple[Unit, ...]
+    children: tuple[Unit, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """Someone asks for the run to end."""
 
@@ -179,6 +203,7 @@ Event: TypeAlias = (
     | LauncherTroubled
     | KillRequested
     | RetryRequested
+    | HandoverRequested
     | StopRequested
     | Tick
 )

@@ -44,6 +44,17 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TermBegan:
+    """Another coordinator process leads from now on."""
+
+    kind: Literal["term_began"] = "term_began"
+    at: float
+    cause: str
+    term: int
+    coordinator: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
     """These units are to run, upstream first; generations of units known before go on."""
 
@@ -191,6 +202,32 @@ class UnitParked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HandoverBegan:
+    """Other units are to carry a stream on: they are started before their parents end."""
+
+    kind: Literal["handover_began"] = "handover_began"
+    at: float
+    cause: str
+    stream: str
+    change: int
+    parents: tuple[Unit, ...]
+    children: tuple[Unit, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitEnded:
+    """A unit has handed over what it carried: it never runs again, its heirs do."""
+
+    kind: Literal["unit_ended"] = "unit_ended"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    heirs: tuple[Unit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryBegan:
     """A failure was detected: phases `failed` and `detected`."""
 
@@ -246,9 +283,10 @@ class StopBegan:
 
 
 # Each kind of fact is decided by one machine.
-RunFact: TypeAlias = Opened | Deployed | StopBegan | LaunchTrouble
+RunFact: TypeAlias = Opened | TermBegan | Deployed | StopBegan | LaunchTrouble
 NodeFact: TypeAlias = NodeJoined | NodeLost | DomainLost
 UnitFact: TypeAlias = UnitRunning | UnitDown | UnitHeld | UnitReleased | UnitParked
 PlacementFact: TypeAlias = UnitPlaced | UnitWaiting
 RecoveryFact: TypeAlias = RecoveryBegan | RecoveryRestored | RecoveryCaughtUp
-Fact: TypeAlias = RunFact | NodeFact | UnitFact | PlacementFact | RecoveryFact
+HandoverFact: TypeAlias = HandoverBegan | UnitEnded
+Fact: TypeAlias = RunFact | NodeFact | UnitFact | PlacementFact | RecoveryFact | HandoverFact

@@ -45,7 +45,7 @@ def broken_commands(
     for command in commands:
         match command:
             case Record(fact=UnitPlaced() as placed):
-                if placed.generation <= known[str(placed.unit)]:
+                if placed.generation <= known.get(str(placed.unit), 0):
                     broken.append(f"{placed.unit}: generation {placed.generation} is not new")
                 known[str(placed.unit)] = placed.generation
             case StartUnit():

@@ -6,7 +6,14 @@ from typing import Protocol
 
 from holdfast.control.commands import Finish
 from holdfast.control.events import LauncherTroubled, LaunchOpened
-from holdfast.control.facts import Deployed, LaunchTrouble, Opened, RunFact, StopBegan
+from holdfast.control.facts import (
+    Deployed,
+    LaunchTrouble,
+    Opened,
+    RunFact,
+    StopBegan,
+    TermBegan,
+)
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.state.run_state import RunState
 from holdfast.deployment import UnitId
@@ -27,7 +34,7 @@ class Nodes(Protocol):
 class Units(Protocol):
     """Who takes care of the units."""
 
-    def names(self) -> list[str]: ...
+    def deployed(self) -> list[str]: ...
 
     def park_failed(self, moment: Moment) -> None: ...
 
@@ -53,13 +60,22 @@ class RunLife:
         self._out = out
 
     def open_launch(self, moment: Moment, event: LaunchOpened) -> None:
-        """The coordinator (re)started. In the same launch everything may still be running."""
+        """A coordinator begins to lead. In the same launch everything may still be running."""
+        if event.term != self._state.term:
+            self._out.record(
+                TermBegan(
+                    at=moment.now,
+                    cause=moment.cause,
+                    term=event.term,
+                    coordinator=event.coordinator,
+                )
+            )
         if event.launch == self._state.launch:
             self._nodes.await_return(moment)
             return
         self._nodes.relaunch(moment)
         self._units.park_failed(moment)
-        if self._units.names() != [str(unit) for unit in self._wanted]:
+        if self._units.deployed() != [str(unit) for unit in self._wanted]:
             self._out.record(Deployed(at=moment.now, cause=moment.cause, units=self._wanted))
         self._out.record(Opened(at=moment.now, cause=moment.cause, launch=event.launch))
 

@@ -24,6 +24,7 @@ from holdfast.control.facts import (
     UnitReleased,
     UnitRunning,
 )
+from holdfast.control.handover import HandoverLife
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.recovery import RecoveryLife
 from holdfast.control.state.unit_state import UnitRecord, UnitState
@@ -78,6 +79,7 @@ class UnitLife:
         state: UnitState,
         signs: UnitSigns,
         recovery: RecoveryLife,
+        handover: HandoverLife,
         connections: Connections,
         loads: Loads,
         run: Run,
@@ -89,6 +91,7 @@ class UnitLife:
         self._state = state
         self._signs = signs
         self._recovery = recovery
+        self._handover = handover
         self._connections = connections
         self._loads = loads
         self._run = run
@@ -96,9 +99,9 @@ class UnitLife:
         self._intervals = intervals
         self._out = out
 
-    def names(self) -> list[str]:
-        """All units, upstream first."""
-        return list(self._state.units)
+    def deployed(self) -> list[str]:
+        """The units that the run was begun with, upstream first: others may be in their places."""
+        return self._state.deployed or list(self._state.units)
 
     def load(self, node: str) -> int:
         """How many units a node has."""
@@ -224,6 +227,8 @@ class UnitLife:
                     operator=told.operator,
                     error=told.error,
                 )
+            case "ended":
+                self._handover.ended(moment, record, told)
             case "stopped":
                 pass
 

@@ -54,6 +54,9 @@ class Segment:
     outputs: tuple[Boundary, ...] = ()
     """One per distinct key its consumers ask for; an exporter has none."""
     shards: int = 1
+    max_shards: int = 1
+    """State partitions over all shards, each of which owns a block of them; a power of two. 1: the
+    number of shards is never changed."""
     batch_epochs: int = 1
     """How many epochs one batch spans when the unit keeps up: the batch interval."""
     snapshot_batches: int = 10

@@ -47,6 +47,10 @@ class FaultyRun(Protocol):
 
     def kill_coordinator(self) -> int: ...
 
+    def stop_coordinator(self) -> int: ...
+
+    def cont_coordinator(self, pid: int) -> None: ...
+
     def status(self) -> RunView: ...
 
 
@@ -132,6 +136,8 @@ class Injector:
                 return self._lose_domain(fault)
             case "coordinator":
                 return f"process {self._run.kill_coordinator()}"
+            case "coordinator-hang":
+                return self._hang_coordinator(fault, now)
             case "disk":
                 return self._fill_disk(fault, now)
             case "tear":
@@ -157,6 +163,12 @@ class Injector:
             self._run.stop_node(node)
             self._endings.append((now + fault.duration_s, lambda: self._run.cont_node(node)))
         return node
+
+    def _hang_coordinator(self, fault: Fault, now: float) -> str:
+        pid = self._run.stop_coordinator()
+        ending = (now + fault.duration_s, lambda: self._run.cont_coordinator(pid))
+        self._endings.append(ending)
+        return f"process {pid}"
 
     def _lose_domain(self, fault: Fault) -> str:
         domain = fault.target

@@ -5,7 +5,8 @@ faults:
   - {at: 5s, fault: kill}                          # a node that runs units, chosen by the seed
   - {at: 9s, fault: suspend, target: n1, for: 6s}  # SIGSTOP, then SIGCONT
   - {at: 12s, fault: domain, target: d0}
-  - {at: 15s, fault: coordinator}
+  - {at: 15s, fault: coordinator}                  # the one that leads is killed
+  - {at: 16s, fault: coordinator-hang, for: 6s}    # or stopped, and woken later
   - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
   - {at: 21s, fault: tear, target: split, for: 4s} # a slice file is cut short, then mended
   - {at: 24s, fault: poison, target: lines, text: '{"n": "x"}'}
@@ -26,12 +27,14 @@ import yaml
 from holdfast.errors import BadInputError
 from holdfast.quantities import parse_time
 
-FaultKind = Literal["kill", "suspend", "domain", "coordinator", "disk", "tear", "poison"]
+FaultKind = Literal[
+    "kill", "suspend", "domain", "coordinator", "coordinator-hang", "disk", "tear", "poison"
+]
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 DRAWN: tuple[FaultKind, ...] = ("kill", "suspend", "domain", "coordinator", "disk", "tear")
 """What a seed may draw; a poison record needs to know what poisons the application."""
 
-_LASTING = {"suspend", "disk", "tear"}
+_LASTING = {"suspend", "coordinator-hang", "disk", "tear"}
 _FIELDS = {"at", "fault", "target", "for", "text"}
 
 

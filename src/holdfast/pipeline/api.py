@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 from holdfast.deployment import KEY_GROUPS, OutputMode
+from holdfast.deployment.blocks import check_max_shards
 from holdfast.errors import BadInputError
 from holdfast.pipeline.naming import key_columns
 from holdfast.pipeline.operators import OnError, OperatorKind, PipelineOperator
@@ -314,6 +315,10 @@ def _check_options(operator: PipelineOperator) -> None:
         )
     if operator.shards > 1 and operator.kind != "source" and not operator.key:
         raise BadInputError("several shards need a key", where=name)
+    if operator.max_shards is not None:
+        check_max_shards(operator.max_shards, name)
+        if not operator.key:
+            raise BadInputError("max_shards needs a key", where=name)
 
 
 def _event_time(

@@ -31,6 +31,8 @@ _FLAGS = 0x2AC
 _NAMED = {*dis.hasname, *dis.haslocal, *dis.hasfree, *dis.hascompare}
 _DIGITS = 16
 _MAX_DEPTH = 40
+_LATER_FIELDS = {"max_shards"}
+"""Fields that operators of earlier runs did not have: unset, they count for nothing."""
 _FORMER_NAMES: dict[type, str] = {PipelineOperator: "Operator"}
 
 
@@ -115,6 +117,8 @@ def _compound(value: Any, walk: _Walk) -> Iterator[str]:
             name = _FORMER_NAMES.get(type(value), type(value).__qualname__)
             yield f"dataclass:{name}"
             for field in dataclasses.fields(value):
+                if field.name in _LATER_FIELDS and getattr(value, field.name) == field.default:
+                    continue
                 yield field.name
                 yield from _tokens(getattr(value, field.name), walk)
         case _:

@@ -72,7 +72,9 @@ def layout(
             for operator in inner
             for name in operator.inputs
             if rows_move(
-                count[name], count[operator.name], one_to_one=_in_step(operator, name, count)
+                count[name],
+                max(count[operator.name], operator.max_shards or 1),
+                one_to_one=_in_step(operator, name, count),
             )
         ],
         readers=readers,
@@ -136,6 +138,13 @@ def _asked_shards(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, in
                 hint="give it a key, or shard the operator before it",
             )
         asked[name] = number
+    for operator in pipeline.operators:
+        if operator.max_shards is not None and asked[operator.name] > operator.max_shards:
+            raise BadInputError(
+                f"{asked[operator.name]} shards, and max_shards is {operator.max_shards}",
+                where=operator.name,
+                hint="declare as many as it will ever have",
+            )
     for operator in pipeline.sources:
         if isinstance(operator.source, SparkSource) and asked[operator.name] > 1:
             raise BadInputError(

@@ -52,6 +52,9 @@ class PipelineOperator:
     """Whether its function copes with rows that are new versions of earlier ones."""
     shards: int = 1
     """Parallelism unless the deployment says otherwise."""
+    max_shards: int | None = None
+    """How many shards it may be given while it runs: a power of two up to the key groups. None: as
+    many as it begins with."""
     one_epoch_per_batch: bool = False
     """Its result depends on the batching, so a batch never spans several epochs."""
 

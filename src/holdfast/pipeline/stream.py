@@ -89,6 +89,7 @@ class Stream:
         output: Output = "append",
         upsert_key: Columns | None = None,
         shards: int = 1,
+        max_shards: int | None = None,
         deterministic: bool = True,
         on_error: OnError = "fail",
         takes_upserts: bool = False,
@@ -96,8 +97,9 @@ class Stream:
         """A groupBy: `append` gives a window's row once it has closed, `update` each new version.
 
         `key` names input columns by which the work may be sharded (all rows of a group must share
-        it); without one the operator has one shard. `upsert_key` names the output columns that
-        identify a row, by default those of `key`.
+        it); without one the operator has one shard. With `max_shards`, a power of two, it can be
+        given up to so many while it runs. `upsert_key` names the output columns that identify a
+        row, by default those of `key`.
         """
         return self._keeping(
             "aggregate",
@@ -106,6 +108,7 @@ class Stream:
             output=output,
             upsert_key=upsert_key,
             shards=shards,
+            max_shards=max_shards,
             deterministic=deterministic,
             on_error=on_error,
             takes_upserts=takes_upserts,
@@ -120,6 +123,7 @@ class Stream:
         output: Output = "append",
         upsert_key: Columns | None = None,
         shards: int = 1,
+        max_shards: int | None = None,
         one_epoch_per_batch: bool = False,
         deterministic: bool = True,
         on_error: OnError = "fail",
@@ -133,6 +137,7 @@ class Stream:
             output=output,
             upsert_key=upsert_key,
             shards=shards,
+            max_shards=max_shards,
             one_epoch_per_batch=one_epoch_per_batch,
             deterministic=deterministic,
             on_error=on_error,
@@ -175,6 +180,7 @@ class Stream:
         on: Columns | None = None,
         how: JoinKind = "inner",
         shards: int = 1,
+        max_shards: int | None = None,
         deterministic: bool = True,
         on_error: OnError = "fail",
     ) -> Stream: ...
@@ -190,6 +196,7 @@ class Stream:
         on: Columns | None = None,
         how: JoinKind = "inner",
         shards: int = 1,
+        max_shards: int | None = None,
         deterministic: bool = True,
         on_error: OnError = "fail",
     ) -> Stream: ...
@@ -205,6 +212,7 @@ class Stream:
         on: Columns | None = None,
         how: JoinKind = "inner",
         shards: int = 1,
+        max_shards: int | None = None,
         deterministic: bool = True,
         on_error: OnError = "fail",
     ) -> Stream:
@@ -232,6 +240,7 @@ class Stream:
             key=key_columns(key, name),
             other_key=key_columns(other_key, name),
             shards=shards,
+            max_shards=max_shards,
             deterministic=deterministic,
             on_error=on_error,
         )

@@ -27,6 +27,8 @@ class PlannedSegment:
     """The snapshot interval, counted in batches: what a deployment takes."""
     batch_time: float
     """How long a batch is expected to take."""
+    replicated: bool = False
+    """Each of its units has a hot follower in another failure domain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,7 @@ class JointPlan(Plan):
     max_overhead: float | None = None
     max_latency: float | None = None
     max_outage: float | None = None
+    max_replicas: int | None = None
     boundaries: tuple[str, ...] = ()
     """Operators whose output is logged, forced ones included, in topological order."""
     forced: tuple[str, ...] = ()
@@ -87,6 +90,12 @@ class JointPlan(Plan):
     nodes: tuple[PlannedNode, ...] = ()
     """Which segments share a node, and what the death of each costs; empty: one node has all."""
     spares: int | None = None
+    replicas: tuple[str, ...] = ()
+    """Segments whose units have hot followers, in topological order."""
+    replica_cpu: float = 0.0
+    """Cores that the followers take; part of `cpu` and `overhead`."""
+    replica_memory: float = 0.0
+    """Memory that the followers take, bytes."""
     epoch: float | None = None
     """Length of an epoch."""
     recovery_latency: Mapping[str, Latency] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 A plan says which segments share a node. When one is lost, those segments come back together on a
 spare, upstream first, and no more are built at once than there are cores; what runs elsewhere goes
 on and keeps its share of the cores. Segments that were not lost but read one that was have their
-results when it is back and they have made their own batch.
+results when it is back and they have made their own batch. A segment with hot followers need not
+be brought back: they publish its slices a head start later.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.predict.draws import Drawn, Draws
+from holdfast.predict.replicas import HEAD_START
 from holdfast.predict.takeover import Back, Lost, bring_back
 
 FloatArray = NDArray[np.float64]
@@ -44,6 +46,10 @@ class Paced:
     results: tuple[int, ...]
     """Segments whose output somebody reads."""
     one_interval: tuple[bool, ...]
+    replicated: tuple[bool, ...]
+    """Whether each has hot followers."""
+    failover_s: float
+    """95th percentile of how much later slices of those are when a replica is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,9 +79,10 @@ def lose(
 ) -> Loss:
     """Lose the node that runs these segments; `missing` is the chance that no spare is left."""
     at = sorted(segments)
+    cold = [i for i in at if not paced.replicated[i]]
     ready = draws.detection + draws.session(missing)
     offset = draws.since * float(paced.interval_s.max())
-    units = _units(at, paced, draws)
+    units = _units(cold, at, paced, draws)
     failures = [
         bring_back(
             units[failure],
@@ -87,7 +94,7 @@ def lose(
         )
         for failure in range(draws.failures)
     ]
-    return _summed(at, paced, failures)
+    return _summed(at, cold, paced, failures)
 
 
 def never(segments: Sequence[int]) -> Loss:
@@ -105,14 +112,18 @@ def never(segments: Sequence[int]) -> Loss:
     )
 
 
-def _units(at: Sequence[int], paced: Paced, draws: Draws) -> list[list[Lost]]:
-    """Per failure, the units that it hits."""
-    place = {segment: position for position, segment in enumerate(at)}
+def _units(cold: Sequence[int], at: Sequence[int], paced: Paced, draws: Draws) -> list[list[Lost]]:
+    """Per failure, the units that it hits and that have to be brought back."""
+    place = {segment: position for position, segment in enumerate(cold)}
+    hit = {i for i in at if paced.replicated[i]}
+    behind = [
+        float(lag) + (HEAD_START.value if i in hit else 0.0) for i, lag in enumerate(paced.behind_s)
+    ]
     drawn = paced.drawn
     load = drawn.load(paced.interval_s, paced.snapshots, draws.logs)
     failures: list[list[Lost]] = [[] for _ in range(draws.failures)]
-    for i in at:
-        outside = [float(paced.behind_s[j]) for j in paced.inputs[i] if j not in place]
+    for i in cold:
+        outside = [behind[j] for j in paced.inputs[i] if j not in place]
         same = {
             "interval": float(paced.interval_s[i]),
             "build_cores": float(paced.shards[i] * paced.build_cores[i]),
@@ -141,25 +152,39 @@ def _units(at: Sequence[int], paced: Paced, draws: Draws) -> list[list[Lost]]:
     return failures
 
 
-def _summed(at: Sequence[int], paced: Paced, failures: Sequence[Sequence[Back]]) -> Loss:
+def _summed(
+    at: Sequence[int], cold: Sequence[int], paced: Paced, failures: Sequence[Sequence[Back]]
+) -> Loss:
     def table(name: str) -> FloatArray:
-        return np.array([[getattr(back, name) for back in one] for one in failures])
+        return np.array([[getattr(back, name) for back in one] for one in failures]).reshape(
+            len(failures), len(cold)
+        )
+
+    place = [at.index(i) for i in cold]
+    median, late = HEAD_START.value, paced.failover_s
+
+    def whole(found: FloatArray, hot: float) -> FloatArray:
+        out = np.full(len(at), hot)
+        out[place] = found
+        return out
 
     seconds, first = table("seconds"), table("first")
     with np.errstate(invalid="ignore"):
-        load = np.minimum(first, _shown(at, paced))
-        complete = _complete(at, paced, table("complete"))
+        load = np.minimum(first, _shown(cold, paced))
+        complete = np.full((len(failures), len(at)), median)
+        complete[:, place] = table("complete")
+        back = _complete(at, paced, complete)
         return Loss(
             segments=tuple(at),
-            median=percentile(seconds, 50.0),
-            p95=percentile(seconds, P95),
-            restore=percentile(table("restore"), 50.0),
-            load=percentile(load, 50.0),
-            replay=percentile(first - load, 50.0),
-            catch_up=percentile(table("catch_up"), 50.0),
+            median=whole(percentile(seconds, 50.0), median),
+            p95=whole(percentile(seconds, P95), late),
+            restore=whole(percentile(table("restore"), 50.0), 0.0),
+            load=whole(percentile(load, 50.0), 0.0),
+            replay=whole(percentile(first - load, 50.0), 0.0),
+            catch_up=whole(percentile(table("catch_up"), 50.0), median),
             results=(
-                float(percentile(complete[:, None], 50.0)[0]),
-                float(percentile(complete[:, None], P95)[0]),
+                float(percentile(back[:, None], 50.0)[0]),
+                float(percentile(back[:, None], P95)[0]),
             ),
         )
 

@@ -39,6 +39,7 @@ from holdfast.errors import BadInputError
 from holdfast.predict.demand import CPU_BATCH, CPU_RATE, CPU_SNAPSHOT, FIXED, WORK, Demands
 from holdfast.predict.draws import Drawn, Draws
 from holdfast.predict.losses import Loss, Paced, lose, never, percentile
+from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan, inputs_of, segments_of
 from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
@@ -68,7 +69,9 @@ class Pace:
     """How long a batch takes; above the interval the segment falls behind for ever."""
     end_to_end_s: float
     cpu: float
-    """Cores in use, exporters included."""
+    """Cores in use, exporters and followers included."""
+    follower_cpu: float
+    """Those of them that followers take."""
     overhead: float
     """Cores beyond those of the uncut pipeline, relative to them."""
 
@@ -221,7 +224,9 @@ class RecoveryModel:
         for i, read in enumerate(inputs):
             interval[i] = max([interval[i], *(interval[j] for j in read)])
         demand = np.array([self.demands.of(segment.operators) for segment in segments])
-        cpu = float(self.export_cpu + self.cpu(demand, interval, _snapshots(segments)).sum())
+        each = self.cpu(demand, interval, _snapshots(segments))
+        follow = FOLLOWER_CPU * float(each[[one.replicated for one in segments]].sum())
+        cpu = float(self.export_cpu + each.sum()) + follow
         stretch = self.stretch(cpu if at_cpu is None else at_cpu)
         batch = self.batch_s(demand, interval, stretch)
         finish = _along(inputs, batch)
@@ -234,6 +239,7 @@ class RecoveryModel:
             batch_s=batch,
             end_to_end_s=latency,
             cpu=cpu,
+            follower_cpu=follow,
             overhead=(cpu - uncut_cpu) / uncut_cpu if uncut_cpu > 0 else 0.0,
         )
 
@@ -311,6 +317,8 @@ class RecoveryModel:
             build_cores=np.array([self.demands.cores[list(part)].max() for part in parts]),
             batch_cores=np.full(len(parts), min(1.0, machine.batch_cpu.value / floor)),
             results=tuple(self._results(segments)),
+            replicated=tuple(segment.replicated for segment in segments),
+            failover_s=float(failover_p95(stretch)),
             one_interval=tuple(
                 any(names[v] in known and known[names[v]].one_epoch_per_batch for v in part)
                 for part in parts

@@ -20,7 +20,7 @@ take time in what it holds: they are for starts, takeovers and trims, and for fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 LEFTOVER_S = 3600.0
@@ -152,6 +152,22 @@ class Storage(Protocol):
             first: names in `source` to begin with.
             edit: for the name of a file below `source`, how it is changed; None: it stays as it is,
                 and may share its space with the original.
+            step: called with the number of files done so far, before the target appears.
+        """
+        ...
+
+    def assemble(
+        self, target: str, files: Mapping[str, str | bytes], *, step: Callable[[int], None]
+    ) -> None:
+        """Make a checkpoint of parts of others; it appears whole or not at all.
+
+        Each of `files`, by its name in `target`, is what is stored under another name, and may
+        share its space with that, or what is given. Stored ones that are gone are left out. Nothing
+        is done if the target is there.
+
+        Args:
+            target: name of the checkpoint.
+            files: name in it to name in this storage, or to content.
             step: called with the number of files done so far, before the target appears.
         """
         ...

@@ -18,7 +18,7 @@ import mmap
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.storage.identity import new_id
 from holdfast.storage.interface import Bytes, Edit, Span
@@ -182,21 +182,11 @@ class LocalStorage:
         edit: Callable[[str], Edit | None],
         step: Callable[[int], None],
     ) -> None:
-        """As the interface says.
-
-        Everything is made relative to the open directory. So if a newer generation takes this one
-        for dead and removes the unfinished clone under our hands, nothing of it comes back: the
-        last step finds no directory to rename.
-        """
-        start, end = self.address(source), self.address(target)
-        if os.path.isdir(end):
-            return
-        parent, _, last = end.rpartition("/")
-        temporary = f"{parent}/.{last}-{self._new_id()}.cloning"
-        os.makedirs(temporary)
-        home = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
-        made: set[str] = {""}
-        try:
+        start = self.address(source)
+        with self._appearing(target) as home:
+            if home is None:
+                return
+            made: set[str] = {""}
             for done, (folder, name) in enumerate(_files(start, first)):
                 if folder not in made:
                     _make_folders(home, folder, made)
@@ -210,10 +200,28 @@ class LocalStorage:
                 except FileNotFoundError:
                     continue  # removed meanwhile, so older than what the newest commit needs
                 step(done)
-            os.rename(temporary, end)
-        finally:
-            os.close(home)
-            shutil.rmtree(temporary, ignore_errors=True)
+
+    def assemble(
+        self, target: str, files: Mapping[str, str | bytes], *, step: Callable[[int], None]
+    ) -> None:
+        """As the interface says; a file's checksum that Hadoop keeps beside it goes along."""
+        with self._appearing(target) as home:
+            if home is None:
+                return
+            made: set[str] = {""}
+            for done, (name, content) in enumerate(files.items()):
+                folder, _, inner = name.rpartition("/")
+                if folder not in made:
+                    _make_folders(home, folder, made)
+                if isinstance(content, bytes):
+                    _write_inside(home, name, content)
+                else:
+                    start, _, first = self.address(content).rpartition("/")
+                    crc = f"{folder}/.{inner}.crc" if folder else f".{inner}.crc"
+                    for source, link in (first, name), (f".{first}.crc", crc):
+                        with contextlib.suppress(FileNotFoundError):
+                            os.link(f"{start}/{source}", link, dst_dir_fd=home)
+                step(done)
 
     def remove_folder(self, folder: str, *, aside: str) -> None:
         there = self.address(aside)
@@ -244,6 +252,29 @@ class LocalStorage:
         return f"{self.root}/{name}" if name else self.root
 
     # Inside
+
+    @contextlib.contextmanager
+    def _appearing(self, target: str) -> Iterator[int | None]:
+        """A directory to fill that becomes `target` in the end; None if that is there.
+
+        Everything is made relative to the open directory. So if a newer generation takes this one
+        for dead and removes the unfinished clone under our hands, nothing of it comes back: the
+        last step finds no directory to rename.
+        """
+        end = self.address(target)
+        if os.path.isdir(end):
+            yield None
+            return
+        parent, _, last = end.rpartition("/")
+        temporary = f"{parent}/.{last}-{self._new_id()}.cloning"
+        os.makedirs(temporary)
+        home = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield home
+            os.rename(temporary, end)
+        finally:
+            os.close(home)
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def _create(self, target: str, data: bytes) -> None:
         folder = _parent(target)
@@ -376,6 +407,10 @@ def _copy_edited(source: str, home: int, copy: str, change: Edit) -> None:
     with open(source, "rb") as file:
         data = change(file.read())
     if data is not None:
-        handle = os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=home)
-        with os.fdopen(handle, "wb") as target:
-            target.write(data)
+        _write_inside(home, copy, data)
+
+
+def _write_inside(home: int, name: str, data: bytes) -> None:
+    handle = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=home)
+    with os.fdopen(handle, "wb") as target:
+        target.write(data)

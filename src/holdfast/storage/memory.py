@@ -7,7 +7,7 @@ back end could not take is refused, so that what runs here runs there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.storage.interface import Bytes, Edit, Span
@@ -154,11 +154,25 @@ class MemoryStorage:
             if data is not None and not name.endswith(".tmp"):
                 made[name] = data
             step(done)
+        self._appear(target, made)
+
+    def _appear(self, target: str, made: Mapping[str, bytes]) -> None:
         with self._files.lock:
             if not self._has(target):
                 self.make_checkpoint(target)
                 for name, data in made.items():
                     self.replace(f"{target}/{name}", data)
+
+    def assemble(
+        self, target: str, files: Mapping[str, str | bytes], *, step: Callable[[int], None]
+    ) -> None:
+        made: dict[str, bytes] = {}
+        for done, (name, content) in enumerate(files.items()):
+            data = content if isinstance(content, bytes) else self.read(content)
+            if data is not None:
+                made[name] = data
+            step(done)
+        self._appear(target, made)
 
     def remove_folder(self, folder: str, *, aside: str) -> None:  # noqa: ARG002 - gone at once
         start = self._folder(folder)

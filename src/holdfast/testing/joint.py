@@ -57,6 +57,7 @@ def random_joint_problem(
         statistics=Statistics(machine=machine, operators=uncertain),
         intervals=LEVELS,
         snapshots=(1, 10),
+        max_replicas=0,
         max_recovery=float(rng.uniform(4.0, 25.0)) if tightness[0] < 0.9 else None,
         max_latency=float(rng.uniform(2.0, 12.0)) if tightness[1] < 0.5 else None,
         max_overhead=float(rng.uniform(0.02, 0.6)) if tightness[2] < 0.3 else None,
@@ -98,11 +99,17 @@ def every_plan(problem: Problem) -> float:
     for count in range(len(problem.free) + 1):
         for cuts in combinations(problem.free, count):
             parts = segments_of(problem.topology, set(problem.fixed) | set(cuts))
-            ways = product(problem.levels.tolist(), problem.snapshots)
-            for chosen in product(list(ways), repeat=len(parts)):
+            hot = (False, True) if problem.max_replicas else (False,)
+            ways = list(product(problem.levels.tolist(), problem.snapshots, hot))
+            for chosen in product(ways, repeat=len(parts)):
                 segments = tuple(
-                    SegmentPlan(operators=part, interval_s=level, snapshot_batches=snapshots)
-                    for part, (level, snapshots) in zip(parts, chosen, strict=True)
+                    SegmentPlan(
+                        operators=part,
+                        interval_s=level,
+                        snapshot_batches=snapshots,
+                        replicated=replicated,
+                    )
+                    for part, (level, snapshots, replicated) in zip(parts, chosen, strict=True)
                 )
                 best = min(best, _cheapest(problem, segments, best))
     return best

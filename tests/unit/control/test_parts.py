@@ -22,6 +22,7 @@ KINDS = {
     "units": f.UnitFact,
     "placement": f.PlacementFact,
     "recovery": f.RecoveryFact,
+    "handover": f.HandoverFact,
 }
 COMMANDS = {
     "run": {"Finish"},
@@ -29,14 +30,16 @@ COMMANDS = {
     "units": {"StartUnit", "StopUnit"},
     "placement": {"StartUnit"},
     "recovery": set(),
+    "handover": set(),
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
 MODULES = {
     "run": {"state.run_state"},
     "membership": {"state.node_state", "vitals", "pool", "units"},
-    "units": {"state.unit_state", "vitals", "recovery"},
+    "units": {"state.unit_state", "vitals", "recovery", "handover"},
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
+    "handover": {"state.unit_state"},
 }
 # Of modules that hold more than one machine's.
 NAMES = {
@@ -45,6 +48,7 @@ NAMES = {
     ("membership", "units"): {"Overdue"},
     ("units", "vitals"): {"UnitSigns", "UnitVitals"},
     ("units", "recovery"): {"RecoveryLife"},
+    ("units", "handover"): {"HandoverLife"},
     ("placement", "units"): {"start_command"},
     ("placement", "state.unit_state"): {"UnitRecord"},
 }

@@ -46,6 +46,13 @@ class FakeRun:
         self.calls.append(("coordinator",))
         return 4711
 
+    def stop_coordinator(self):
+        self.calls.append(("hang",))
+        return 4712
+
+    def cont_coordinator(self, pid):
+        self.calls.append(("wake", pid))
+
     def status(self):
         if self.down:
             raise HoldfastError("no coordinator")
@@ -81,6 +88,16 @@ def test_faults_happen_in_time_and_suspensions_end(tmp_path):
     assert run.calls[1] == ("kill", "n1")
     assert [item.done for item in injector.history][1:3] == ["n1", "process 4711"]
     assert not injector.step()
+
+
+def test_a_coordinator_that_hangs_is_woken(tmp_path):
+    """The same process, also when the schedule is interrupted before."""
+    run = FakeRun(tmp_path)
+    play(run, [Fault(at_s=1, kind="coordinator-hang", duration_s=2)], 5)
+    assert run.calls == [("hang",), ("wake", 4712)]
+    interrupted = FakeRun(tmp_path)
+    play(interrupted, [Fault(at_s=1, kind="coordinator-hang", duration_s=2)], 2).close()
+    assert interrupted.calls == run.calls
 
 
 def test_a_target_is_drawn_among_nodes_that_run_units(tmp_path):

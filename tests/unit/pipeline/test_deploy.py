@@ -345,3 +345,38 @@ def test_a_topology_and_its_pipeline_have_the_same_forced_boundaries(p):
     keeps = [p.operator(operator.name).keeps_state for operator in topology.operators]
     again = forced_boundaries(topology, stateful=keeps)
     assert {topology.operators[i].name for i in again} == set(layout(p).forced)
+
+
+def test_an_operator_that_may_scale_has_a_boundary_before_it():
+    """Its rows come by its key through the log, so that shards can be added."""
+    p = Pipeline("scale")
+    words = p.source("lines", Rate(rows_per_second=10)).map("split", lambda frame: frame)
+    counts = words.aggregate("count", lambda frame: frame, key="value", max_shards=8)
+    p.sink("out", counts, Parquet("out"))
+    deployment = deploy(p)
+    segment = deployment.segment("count")
+    assert (segment.shards, segment.max_shards, segment.inputs) == (1, 8, ("split@value",))
+    assert deployment.segment("split").max_shards == 1
+    with pytest.raises(BadInputError, match="max_shards is 8"):
+        deploy(p, shards={"count": 16})
+
+
+@pytest.mark.parametrize(("shards", "most"), [(1, 1), (2, 2), (3, 1), (8, 8)])
+def test_shards_that_are_blocks_can_be_merged(shards, most):
+    """Where nothing is declared, state has one partition a shard: that costs nothing."""
+    p = Pipeline("scale")
+    source = p.source("lines", Rate(rows_per_second=10))
+    counts = source.aggregate("count", lambda frame: frame, key="value", shards=shards)
+    p.sink("out", counts, Parquet("out"))
+    assert deploy(p).segment("count").max_shards == most
+    assert Deployment.from_json(deploy(p).to_json()) == deploy(p)
+
+
+def test_max_shards_needs_a_key_and_a_power_of_two():
+    """What could not be split is refused where it is declared."""
+    p = Pipeline("scale")
+    source = p.source("lines", Rate(rows_per_second=10))
+    with pytest.raises(BadInputError, match="max_shards needs a key"):
+        source.aggregate("count", lambda frame: frame, max_shards=4)
+    with pytest.raises(BadInputError, match="max_shards is 6"):
+        source.aggregate("count", lambda frame: frame, key="value", max_shards=6)

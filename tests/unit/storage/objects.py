@@ -10,7 +10,7 @@ by whoever takes the cloner for dead. So one that wakes up cannot finish what wa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from holdfast.storage.interface import Bytes, Edit, Span
 
@@ -151,6 +151,21 @@ class ObjectStorage:
             if data is not None and not name.endswith(".tmp"):
                 self.replace(f"{target}/{name}", data)
             step(done)
+        self._finish(target)
+
+    def assemble(
+        self, target: str, files: Mapping[str, str | bytes], *, step: Callable[[int], None]
+    ) -> None:
+        if self.get(f"{target}/{MARK}") == b"whole":
+            return
+        for done, (name, content) in enumerate(files.items()):
+            data = content if isinstance(content, bytes) else self.get(content)
+            if data is not None:
+                self.replace(f"{target}/{name}", data)
+            step(done)
+        self._finish(target)
+
+    def _finish(self, target: str) -> None:
         if self.put_if_absent(f"{target}/{MARK}", b"whole") != b"whole":
             self._clear(target)
             raise FileNotFoundError(self.address(target))

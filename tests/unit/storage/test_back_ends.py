@@ -362,3 +362,41 @@ def test_all_back_ends_answer_alike(tmp_path_factory, operations):
     for name, *arguments in operations:
         answers = [getattr(store, name)(*arguments) for store in stores]
         assert all(answer == answers[0] for answer in answers), (name, arguments)
+
+
+def assemble(store, target, files, *, step=lambda _: None):
+    store.assemble(target, files, step=step)
+
+
+def test_a_checkpoint_is_assembled_of_parts_of_others(store):
+    """Stored files under other names, and new ones; what is gone meanwhile is left out."""
+    fill(store, "c/1", ("state/0/a", "state/1/b"))
+    fill(store, "d/1", ("state/0/c",))
+    parts = {
+        "state/0/a": "c/1/state/0/a",
+        "state/1/c": "d/1/state/0/c",
+        "state/2/x": "d/1/state/9/x",
+        "commits/0": b"new",
+    }
+    assemble(store, "e/000001", parts)
+    store.delete("c/1/state/0/a")
+    store.replace("d/1/state/0/c", b"other")
+    found = whole(store, "e/000001")
+    assert found == {"state/0/a": b"state/0/a", "state/1/c": b"state/0/c", "commits/0": b"new"}
+    assemble(store, "e/000001", {"z": b"z"})
+    assert whole(store, "e/000001") == found
+
+
+def test_half_an_assembled_checkpoint_is_none(store):
+    """Whoever dies in between leaves nothing that passes for a checkpoint."""
+    parts = {name: name.encode() for name in ("a", "b", "c")}
+
+    def die(done):
+        if done == 1:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        assemble(store, "c/2", parts, step=die)
+    assert store.checkpoints("c") == []
+    assemble(store, "c/2", parts)
+    assert store.checkpoints("c") == ["2"]

@@ -15,6 +15,8 @@ class LaunchSettings:
     spares: int = 0
     domains: int = 2
     """Nodes and spares are dealt to the failure domains d0, d1, ... in turn."""
+    coordinators: int = 1
+    """One of them leads, the others are ready to take over."""
     replace: bool = True
     """Start a new spare in the place of a dead node."""
     replace_delay_s: float = 5.0
@@ -34,8 +36,8 @@ class LaunchSettings:
     """Restarts of a coordinator that ended by itself or could not be started, for want of room or
     memory for example: spread over two and a half minutes."""
     start_s: float = 600.0
-    """A node that cannot run units after this long hangs and is killed. The longest a healthy one
-    takes is a spare whose rehearsals, one per segment, each use up their time."""
+    """A node that cannot run units after this long hangs and is killed. A healthy one takes as long
+    as a session and the schemas of the pipeline do, on a machine that has much else to do."""
     failed_starts: int = 4
     """Nodes in a row that may end before they can run units; none is replaced after that until
     one has come up."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from holdfast.control.events import Unit
 from holdfast.control.facts import Fact
 from holdfast.control.state.node_state import NodeRecord, NodeState
 from holdfast.control.state.recovery_state import Recovery, RecoveryState
@@ -21,6 +22,8 @@ class JournaledState(RunState):
 
     units: dict[str, UnitRecord] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
+    deployed: list[str] = field(default_factory=list)
+    heirs: dict[str, tuple[Unit, ...]] = field(default_factory=dict)
     nodes: dict[str, NodeRecord] = field(default_factory=dict)
     fenced: list[str] = field(default_factory=list)
     open_recoveries: dict[str, Recovery] = field(default_factory=dict)
@@ -39,8 +42,12 @@ def journaled(state: State) -> JournaledState:
         begun=state.run.begun,
         stopping=state.run.stopping,
         trouble=state.run.trouble,
+        term=state.run.term,
+        coordinator=state.run.coordinator,
         units=state.unit_state.units,
         retired=state.unit_state.retired,
+        deployed=state.unit_state.deployed,
+        heirs=state.unit_state.heirs,
         nodes=state.node_state.nodes,
         fenced=state.node_state.fenced,
         open_recoveries=state.recovery_state.under_way,
@@ -61,9 +68,17 @@ def restored(found: JournaledState) -> State:
             begun=found.begun,
             stopping=found.stopping,
             trouble=found.trouble,
+            term=found.term,
+            coordinator=found.coordinator,
         ),
         node_state=NodeState(nodes=found.nodes, fenced=found.fenced),
-        unit_state=UnitState(units=found.units, retired=found.retired, at=found.last_at),
+        unit_state=UnitState(
+            units=found.units,
+            retired=found.retired,
+            deployed=found.deployed,
+            heirs=found.heirs,
+            at=found.last_at,
+        ),
         recovery_state=RecoveryState(
             under_way=found.open_recoveries,
             closed=found.closed_recoveries,

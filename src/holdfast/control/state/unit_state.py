@@ -15,6 +15,7 @@ from holdfast.control.facts import (
     DownReason,
     PlacementFact,
     UnitDown,
+    UnitEnded,
     UnitFact,
     UnitHeld,
     UnitParked,
@@ -75,6 +76,10 @@ class UnitState:
     units: dict[str, UnitRecord] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
     """Last generation of units that no longer run: should one come back, it goes on from there."""
+    deployed: list[str] = field(default_factory=list)
+    """The units that were asked for; heirs may be in their places."""
+    heirs: dict[str, tuple[Unit, ...]] = field(default_factory=dict)
+    """Units that have ended, and who took their places."""
     at: float = field(default=0.0, repr=False, compare=False)
     """When this was the state; decides which units of a snapshot may be tried again."""
     index: Index = field(init=False, repr=False, compare=False)
@@ -84,6 +89,10 @@ class UnitState:
 
     def of(self, unit: UnitId) -> UnitRecord | None:
         return self.units.get(str(unit))
+
+    def knows(self, unit: UnitId) -> bool:
+        """Whether a unit runs, or has ended."""
+        return str(unit) in self.units or str(unit) in self.heirs
 
     def on_node(self, node: str) -> list[UnitRecord]:
         """The units of a node, upstream first."""
@@ -133,7 +142,9 @@ class UnitState:
             all(record.node is None for record in self.units.values()), "units are still on nodes"
         )
         known = self.units
+        self.heirs.clear()
         wanted = {str(unit): unit for unit in units}
+        self.deployed = list(wanted)
         self.retired.update(
             {name: old.generation for name, old in known.items() if name not in wanted}
         )
@@ -142,6 +153,31 @@ class UnitState:
             for name, unit in wanted.items()
         }
         self.index = Index(self.units, at)
+
+    def add(self, units: Iterable[UnitId], at: float) -> None:
+        """Units that are to run from now on: each behind those of its segment."""
+        for unit in units:
+            if self.knows(unit):
+                continue
+            order = list(self.units.values())
+            before = [n for n, other in enumerate(order) if other.unit.segment == unit.segment]
+            record = UnitRecord(unit=unit, generation=self.retired.pop(str(unit), 0))
+            order.insert(before[-1] + 1 if before else len(order), record)
+            self.units = {str(other.unit): other for other in order}
+        self.index = Index(self.units, at)
+
+    def end(self, fact: UnitEnded) -> None:
+        """A unit is over; its heirs are to run, if they do not yet."""
+        name = str(fact.unit)
+        record = self.units.get(name)
+        if record is None:
+            raise Illegal("unknown unit")
+        _expect(record, record.node is not None, "unit is not up")
+        _expect(record, record.generation == fact.generation, "old generation")
+        self.heirs[name] = fact.heirs
+        self.add(fact.heirs, fact.at)
+        del self.units[name]
+        self.index = Index(self.units, fact.at)
 
     def change(self, fact: UnitFact | PlacementFact, domain: str = "") -> None:
         """Apply a fact about one unit; `domain`, of a unit that goes down: of its node."""

@@ -1,4 +1,4 @@
-"""Brute force: every set of cuts, every level, every snapshot interval, every placement and size.
+"""Brute force: every set of cuts and of replicas, all levels, snapshots, placements and sizes.
 
 The reference the other algorithms are judged by. It shares the recovery model with them and nothing
 else: plans are evaluated whole, at their own load, the cheapest first. What breaks a bound whatever
@@ -23,6 +23,7 @@ from holdfast.planners.joint.placing import partitions
 from holdfast.planners.joint.problem import SLACK, Choice, Problem, Size, within
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
+from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan, segments_of
 
 MAX_FREE = 12
@@ -38,6 +39,7 @@ class _Options:
     parts: list[tuple[int, ...]]
     level: NDArray[np.int64]
     snapshots: NDArray[np.int64]
+    replicated: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +49,7 @@ class Table:
     parts: list[tuple[int, ...]]
     level: NDArray[np.int64]
     snapshots: NDArray[np.int64]
+    replicated: NDArray[np.bool_]
     may: NDArray[np.bool_]
     """Keeps every bound that does not depend on what is lost together."""
     cpu: FloatArray
@@ -89,7 +92,7 @@ def _look(problem: Problem, table: Table, size: Size, search: Search, solve: Sol
 
 def count_plans(problem: Problem) -> float:
     """How many plans there are at most, sizes and placements not counted."""
-    each = len(problem.levels) * len(problem.snapshots)
+    each = len(problem.levels) * (len(problem.snapshots) + (problem.max_replicas > 0))
     return float((1 + each) ** len(problem.free) * each ** len(problem.fixed))
 
 
@@ -109,6 +112,7 @@ def segments_in(problem: Problem, table: Table, row: int) -> tuple[SegmentPlan, 
             operators=part,
             interval_s=float(problem.levels[table.level[row, k]]),
             snapshot_batches=int(table.snapshots[row, k]),
+            replicated=bool(table.replicated[row, k]),
         )
         for k, part in enumerate(table.parts)
     )
@@ -124,15 +128,30 @@ def _options(problem: Problem, ends: set[int]) -> _Options:
     stateful = [problem.model.demands.of(part)[CPU_SNAPSHOT] > 0 for part in parts]
     choices = [problem.snapshots if keeps else problem.snapshots[-1:] for keeps in stateful]
     snapshots = np.array(list(product(*choices)), np.int64)
-    if len(levels) * len(snapshots) > MAX_COMBINATIONS:
+    hot = _replicated(problem, parts)
+    if len(levels) * len(snapshots) * len(hot) > MAX_COMBINATIONS:
         raise BadInputError(
             "there are too many combinations of intervals to try all",
             where="--algorithm",
             hint="write exact or auto",
         )
+    paces = np.repeat(levels, len(snapshots), axis=0)
+    kept = np.tile(snapshots, (len(levels), 1))
     return _Options(
-        parts, np.repeat(levels, len(snapshots), axis=0), np.tile(snapshots, (len(levels), 1))
+        parts,
+        np.repeat(paces, len(hot), axis=0),
+        np.repeat(kept, len(hot), axis=0),
+        np.tile(hot, (len(paces), 1)),
     )
+
+
+def _replicated(problem: Problem, parts: list[tuple[int, ...]]) -> NDArray[np.bool_]:
+    """Every set of segments that may have followers; rows are sets."""
+    if not problem.max_replicas:
+        return np.zeros((1, len(parts)), np.bool_)
+    sets = np.array(list(product((False, True), repeat=len(parts))), np.bool_)
+    shards = np.array([problem.model.load.shards[part[-1]] for part in parts])
+    return np.asarray(sets[(sets * shards).sum(axis=1) <= problem.max_replicas])
 
 
 def _inputs(problem: Problem, parts: list[tuple[int, ...]]) -> list[set[int]]:
@@ -146,7 +165,9 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
     demand = np.array([model.demands.of(part) for part in parts])[None, :, :]
     interval = problem.levels[options.level]
     snapshots = options.snapshots.astype(float)
-    cpu = model.cpu(demand, interval, snapshots).sum(axis=1) + model.export_cpu
+    each = model.cpu(demand, interval, snapshots)
+    each = each * (1.0 + FOLLOWER_CPU * options.replicated)
+    cpu = each.sum(axis=1) + model.export_cpu
     stretch = model.stretch(cpu)[:, None]
     batch = model.batch_s(demand, interval, stretch)
     may = np.asarray(cpu < model.machine.cores)
@@ -155,8 +176,10 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
         levels = np.asarray(problem.level_allowed[list(part)].all(axis=0))
         may &= levels[options.level[:, k]]
         bound = float(problem.recovery_bound[list(part)].min())
+        hot = options.replicated[:, k]
+        may &= ~hot | _within(failover_p95(stretch[:, 0]), bound)
         for level, count in product(range(len(problem.levels)), problem.snapshots):
-            here = (options.level[:, k] == level) & (options.snapshots[:, k] == count)
+            here = (options.level[:, k] == level) & (options.snapshots[:, k] == count) & ~hot
             if here.any():
                 floor = float(floors.p95(float(problem.levels[level]), count)[k])
                 may &= ~here | within(floor, bound)
@@ -174,7 +197,14 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
     uncut = problem.uncut_cpu
     overhead = (cpu - uncut) / uncut if uncut > 0 else np.zeros(len(cpu))
     may &= _within(latency, problem.bounds.latency_s) & _within(overhead, problem.bounds.overhead)
-    return Table(parts=parts, level=options.level, snapshots=options.snapshots, may=may, cpu=cpu)
+    return Table(
+        parts=parts,
+        level=options.level,
+        snapshots=options.snapshots,
+        replicated=options.replicated,
+        may=may,
+        cpu=cpu,
+    )
 
 
 def _within(value: FloatArray, bound: float) -> NDArray[np.bool_]:

@@ -28,6 +28,7 @@ from holdfast.planners.joint.problem import SLACK, Problem, within
 from holdfast.planners.milp import Model, minimise
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
+from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan
 
 IntArray = NDArray[np.int64]
@@ -36,13 +37,18 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
-    """Segments with a level and a snapshot interval at which their floors keep the bounds."""
+    """Segments with a level and a snapshot interval at which their floors keep the bounds.
+
+    If followers are allowed, there are the same with them, at the longest snapshot interval.
+    """
 
     segment: IntArray
     level: IntArray
     snapshots: IntArray
     cpu: FloatArray
     batch_s: FloatArray
+    followers: IntArray
+    """How many units run as followers; 0: none has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -150,12 +156,36 @@ class Master:
         kept[demand[:, CPU_SNAPSHOT] <= 0, :, :-1] = False
         segment, level, count = np.nonzero(kept)
         snapshots = np.asarray(problem.snapshots, np.int64)[count]
-        return Columns(
+        passive = Columns(
             segment=segment,
             level=level,
             snapshots=snapshots,
             cpu=model.cpu(demand[segment], problem.levels[level], snapshots.astype(float)),
             batch_s=batch[segment, level],
+            followers=np.zeros(len(segment), np.int64),
+        )
+        if not problem.max_replicas:
+            return passive
+        return self._with_followers(passive, fits, batch, stretch)
+
+    def _with_followers(
+        self, passive: Columns, fits: NDArray[np.bool_], batch: FloatArray, stretch: FloatArray
+    ) -> Columns:
+        """Columns without followers and with them."""
+        problem, demand = self.problem, self.segments.demand
+        late = float(failover_p95(stretch))
+        in_time = np.array([within(late, bound) for bound in self._bounds])
+        segment, level = np.nonzero(fits & in_time[:, None])
+        longest = np.full(len(segment), problem.snapshots[-1])
+        own = problem.model.cpu(demand[segment], problem.levels[level], longest.astype(float))
+        shards = problem.model.load.shards[self._roots[segment]].astype(np.int64)
+        return Columns(
+            segment=np.concatenate([passive.segment, segment]),
+            level=np.concatenate([passive.level, level]),
+            snapshots=np.concatenate([passive.snapshots, longest]),
+            cpu=np.concatenate([passive.cpu, (1.0 + FOLLOWER_CPU) * own]),
+            batch_s=np.concatenate([passive.batch_s, batch[segment, level]]),
+            followers=np.concatenate([passive.followers, shards]),
         )
 
     def _model(self, columns: Columns, at_cpu: float, barred: list[frozenset[int]]) -> Model | None:
@@ -192,6 +222,7 @@ class Master:
         lower[first_edge + steps - 1 :: steps] = 0.0
         more = self._path_rows(columns, at_cpu, rows, size)
         more += _bar_rows(barred, rows, size + len(more))
+        more += self._follower_row(columns, rows, size + len(more))
         return Model(
             cost=columns.cpu,
             matrix=rows.matrix((size + len(more), count)),
@@ -201,6 +232,14 @@ class Master:
             upper=np.ones(count),
             integer=np.ones(count, np.bool_),
         )
+
+    def _follower_row(self, columns: Columns, rows: _Triplets, row: int) -> list[float]:
+        hot = np.flatnonzero(columns.followers)
+        if not len(hot) or np.isinf(self.problem.max_replicas):
+            return []
+        for column in hot.tolist():
+            rows.add(row, column, float(columns.followers[column]))
+        return [float(self.problem.max_replicas)]
 
     def _path_rows(
         self, columns: Columns, at_cpu: float, rows: _Triplets, start: int
@@ -223,6 +262,7 @@ class Master:
             operators=self.segments.operators[columns.segment[k]],
             interval_s=float(self.problem.levels[columns.level[k]]),
             snapshot_batches=int(columns.snapshots[k]),
+            replicated=bool(columns.followers[k]),
         )
 
     def _segments(self, columns: Columns, taken: IntArray) -> tuple[SegmentPlan, ...]:

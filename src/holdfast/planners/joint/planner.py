@@ -21,6 +21,7 @@ USES = (
     "statistics",
     "intervals",
     "snapshots",
+    "max_replicas",
 )
 
 

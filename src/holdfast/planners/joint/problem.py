@@ -1,10 +1,10 @@
 """The joint problem: what may be chosen, what a choice is worth, and whether it keeps the bounds.
 
 Choose which operators' output to log, for every segment that results one batch interval out of a
-few levels and one snapshot interval, which segments share a node, and a number of warm spares, so
-that no node's death breaks the bounds on the 95th percentile of every operator's recovery and of
-the time until all results are there, and that end-to-end latency and CPU overhead keep theirs, at
-the least cost. Cost is counted in cores: CPU beyond that of the uncut pipeline, plus what warm
+few levels and one snapshot interval, whether it has hot followers, which segments share a node, and
+a number of warm spares, so that no node's death breaks the bounds on the 95th percentile of every
+operator's recovery and of the time until all results are there, and that end-to-end latency and CPU
+overhead keep theirs, at the least cost. Cost is counted in cores: CPU beyond that of the uncut pipeline, plus what warm
 spares and the nodes beyond the first take.
 
 The levels divide one another, and no segment has a shorter interval than one it reads: it could not
@@ -27,6 +27,7 @@ from holdfast.errors import BadInputError
 from holdfast.planners.interface import PlanRequest
 from holdfast.predict.losses import Loss, Paced
 from holdfast.predict.recovery import FloatArray, Pace, Prediction, RecoveryModel
+from holdfast.predict.replicas import follower_counts
 from holdfast.predict.segments import SegmentPlan
 from holdfast.topology.boundaries import Reason
 from holdfast.topology.graph import Topology
@@ -110,6 +111,8 @@ class Problem:
     bounds: Bounds
     nodes: int | None = 1
     """Nodes to spread segments over; None: as many as it takes."""
+    max_replicas: float = 0
+    """How many units may have a hot follower; 0: none."""
     _known: dict[tuple[tuple[SegmentPlan, ...], int], _Known] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -193,6 +196,9 @@ class Problem:
     def with_bounds(self, bounds: Bounds) -> Problem:
         return replace(self, bounds=bounds)
 
+    def with_replicas(self, most: float) -> Problem:
+        return replace(self, max_replicas=most)
+
     def pace(self, segments: Sequence[SegmentPlan], *, at_cpu: float | None = None) -> Pace:
         return self.model.pace(segments, uncut_cpu=self.uncut_cpu, at_cpu=at_cpu)
 
@@ -234,6 +240,9 @@ class Problem:
                 found.append(f"{name[segment.root]} may not have so long a batch interval")
             if not within(pace.batch_s[i], pace.interval_s[i]):
                 found.append(f"{name[segment.root]} does not keep up")
+        followers = sum(follower_counts(self.model.load.shards, segments))
+        if followers > self.max_replicas:
+            found.append(f"it needs {followers} replicas and may have {self.max_replicas:g}")
         if not within(pace.overhead, self.bounds.overhead):
             found.append("it takes too much CPU")
         if not within(pace.end_to_end_s, self.bounds.latency_s):
@@ -313,7 +322,14 @@ def make_problem(topology: Topology, request: PlanRequest) -> Problem:
             outage_s=_bound(request.max_outage, scale, "--max-outage"),
         ),
         nodes=_nodes(request.nodes),
+        max_replicas=_most_replicas(request.max_replicas),
     )
+
+
+def _most_replicas(asked: int | None) -> int:
+    if asked is not None and asked < 0:
+        raise BadInputError(f"is {asked}", where="--max-replicas", hint="write 0 or more")
+    return asked or 0
 
 
 def _nodes(asked: int | None) -> int | None:

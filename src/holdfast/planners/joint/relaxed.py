@@ -46,7 +46,9 @@ def lower_bound(problem: Problem, *, buckets: int = BUCKETS_BOUND) -> float:
     for size in problem.sizes:
         missing = problem.model.missing(size.spares)
         if missing not in known:
-            tree = relaxation(problem, size.spares, buckets=buckets)
+            # A follower keeps any bound, at a price that is not looked at here.
+            hot = problem.max_replicas > 0
+            tree = None if hot else relaxation(problem, size.spares, buckets=buckets)
             known[missing] = problem.uncut_cpu if tree is None else tree.solve()
         bounds.append(problem.cost(max(problem.uncut_cpu, known[missing]), size))
     return min(bounds)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from holdfast.plan import JointPlan, Latency, PlannedNode, PlannedSegment, RecoveryPhases
 from holdfast.planners.joint.problem import Evaluation, Problem
+from holdfast.predict.recovery import Phases
+from holdfast.predict.replicas import follower_bytes
 
 
 def describe(
@@ -45,11 +47,15 @@ def describe(
                 batch_epochs=round(float(pace.interval_s[k]) / epoch_s),
                 snapshot_batches=segment.snapshot_batches,
                 batch_time=float(pace.batch_s[k]) / scale,
+                replicated=segment.replicated,
             )
             for k, segment in enumerate(segments)
         ),
         nodes=_nodes(problem, found),
         spares=found.choice.spares,
+        replicas=tuple(names[segment.root] for segment in segments if segment.replicated),
+        replica_cpu=pace.follower_cpu,
+        replica_memory=follower_bytes(problem.model.load, segments),
         epoch=epoch_s / scale,
         recovery_latency=_in_order(
             problem,
@@ -60,13 +66,7 @@ def describe(
             },
         ),
         recovery_phases={
-            names[segment.root]: RecoveryPhases(
-                **{
-                    name: float(getattr(phases, name)[k]) / scale
-                    for name in ("detection", "restore", "load", "replay", "catch_up")
-                }
-            )
-            for k, segment in enumerate(segments)
+            names[segment.root]: _phases(phases, k, scale) for k, segment in enumerate(segments)
         },
         results_recovery=Latency(
             median=prediction.results[0] / scale, p95=prediction.results[1] / scale
@@ -76,6 +76,11 @@ def describe(
         cpu=pace.cpu,
         uncut_cpu=problem.uncut_cpu,
     )
+
+
+def _phases(phases: Phases, segment: int, scale: float) -> RecoveryPhases:
+    names = ("detection", "restore", "load", "replay", "catch_up")
+    return RecoveryPhases(**{name: float(getattr(phases, name)[segment]) / scale for name in names})
 
 
 def _nodes(problem: Problem, found: Evaluation) -> tuple[PlannedNode, ...]:

@@ -45,7 +45,7 @@ def clone_checkpoint(folder: Storage, source: int, target: int, *, unit: str, cr
             # Hadoop's checksum of the file beside it, which is another one in the clone.
             return lambda _: None
         where = folder.address(f"{begin}/{name}")
-        return partial(_move_schema_paths, where=where, checkpoint=folder.address(end))
+        return partial(move_schema_paths, where=where, checkpoint=folder.address(end))
 
     def step(done: int) -> None:
         if done == 2:
@@ -78,7 +78,7 @@ def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: 
         folder.replace(f"{checkpoint}/{name}", "\n".join(lines).encode())
 
 
-def _move_schema_paths(data: bytes, *, where: str, checkpoint: str) -> bytes:
+def move_schema_paths(data: bytes, *, where: str, checkpoint: str) -> bytes:
     """An operator's metadata with its schema files those of `checkpoint`."""
     version, _, body = data.decode().partition("\n")
     try:

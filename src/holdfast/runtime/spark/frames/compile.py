@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any, TypeAlias
 
 from pyspark import cloudpickle
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType, TimestampType
 
@@ -146,8 +146,12 @@ def build(
     frames: Mapping[str, DataFrame],
     *,
     stop_after: str | None = None,
+    partitions: int = 1,
 ) -> DataFrame:
-    """Call the segment's functions in order; `frames` holds its boundaries by name."""
+    """Call the segment's functions in order; `frames` holds its boundaries by name.
+
+    State is kept in `partitions` of the unit, placed by the operator's key.
+    """
     results: dict[str, DataFrame] = {}
     for name in segment.operators:
         operator = pipeline.operator(name)
@@ -157,12 +161,21 @@ def build(
             else frames[boundary_of(deployment, segment, operator, index)]
             for index, source in enumerate(operator.inputs)
         ]
+        if partitions > 1 and operator.keeps_state:
+            inputs = [
+                frame.repartition(partitions, *_columns(operator.key_of_input(index)))
+                for index, frame in enumerate(inputs)
+            ]
         results[name] = apply_operator(operator, inputs)
         if name == stop_after:
             break
         if operator.on_error == "quarantine" and name != segment.operators[-1]:
             results[name] = computed(results[name])
     return results[stop_after or segment.operators[-1]]
+
+
+def _columns(names: Iterable[str]) -> list[Column]:
+    return [F.col(f"`{name}`") for name in names]
 
 
 def computed(frame: DataFrame) -> DataFrame:

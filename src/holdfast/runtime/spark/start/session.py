@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from holdfast.runtime.log.protocol import RETAIN_BATCHES
 from holdfast.runtime.spark.io.native import start_callbacks
 from holdfast.runtime.spark.start.archive import archive_options
 from holdfast.runtime.spark.start.java import find_java_home
+from holdfast.runtime.spark.start.launcher import NAME as NURSERY
 from holdfast.runtime.spark.start.native import find_jar
+from holdfast.runtime.spark.start.python import python_program
 from holdfast.runtime.units.slots import MIN_SLOTS
 
 _STREAMING = "spark.sql.streaming"
@@ -61,6 +64,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Spark would hand the columns of a slice to Python functions as they are, and look for the
+    # others when Python has answered. Its source has released them by then: all would be null.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.codegen.cache.maxEntries": "500",
     "spark.sql.ui.retainedExecutions": "2",
@@ -102,7 +108,8 @@ def start_session(
     Tasks that wait for input hold a slot, so there must be more `slots` than cores: see `slots`.
     """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ[NURSERY] = f"holdfast-{uuid.uuid4().hex}"
     home = find_java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -125,15 +132,27 @@ def start_session(
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    session.sparkContext.pythonExec = python_program(python)
     _silence(session)
     start_callbacks(session)
     return session
 
 
-def unit_session(spark: SparkSession, *, snapshot_batches: int) -> SparkSession:
-    """A session of its own for one unit: same context, its own snapshot interval."""
+def unit_session(
+    spark: SparkSession, *, snapshot_batches: int, partitions: int | None = None
+) -> SparkSession:
+    """A session of its own for one unit: same context, its own snapshot interval.
+
+    `partitions` is how many of its operator's state partitions it has; None: the operator has one
+    partition a shard, and never scales.
+    """
     session = spark.newSession()
     session.conf.set(f"{_STREAMING}.stateStore.minDeltasForSnapshot", str(snapshot_batches))
+    if partitions is not None:
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        # Rows that lie by a part of what they are grouped by stay where they are: state is placed
+        # by the operator's key alone, also that of windows.
+        session.conf.set(f"{_STREAMING}.statefulOperator.useStrictDistribution", "false")
     return session
 
 

@@ -1,0 +1,131 @@
+"""Streams that change hands: heirs are started early, take the places, and are kept for good."""
+
+import json
+
+import pytest
+from tests.unit.control.world import POLICY, A, B, World, acts, facts, recoveries, started
+
+from holdfast.control import events as e
+from holdfast.control.codec import state_from_json, state_to_line
+from holdfast.control.coordinator import Coordinator
+from holdfast.deployment import UnitId
+
+pytestmark = pytest.mark.unit
+
+LOW, HIGH = (UnitId(segment="a", shard=shard) for shard in (7, 8))
+"""Heirs of A; what their names are is the record's affair."""
+
+
+def request(world, children=(LOW, HIGH), parents=(A,)):
+    for unit in children:
+        world.log.setdefault(unit, -1)
+    return world.do(
+        e.HandoverRequested(
+            cause=world.cause(),
+            stream="a",
+            change=1,
+            parents=parents,
+            children=children,
+            reason="overloaded",
+        )
+    )
+
+
+def end(world, node, unit=A, heirs=(LOW, HIGH)):
+    world.set(node, unit, state="ended", heirs=tuple(map(str, heirs)))
+    got = world.beat(node)
+    del world.nodes[node].units[unit]
+    return got
+
+
+def test_heirs_are_started_while_their_parent_runs():
+    """They are warm when it ends; then they are in its place, before what is downstream."""
+    world = started(nodes=("n0", "n1"), spares=())
+    got = request(world)
+    assert facts(got) == ["handover_began", "unit_placed", "unit_placed"]
+    assert {act[:3] for act in acts(got)} == {("start", str(LOW), 1), ("start", str(HIGH), 1)}
+    assert list(world.coordinator.state.units) == [str(A), str(LOW), str(HIGH), str(B)]
+    world.run("n0")
+    world.run("n1")
+    got = end(world, world.where(A))
+    assert facts(got) == ["unit_ended"]
+    assert acts(got) == []
+    assert list(world.coordinator.state.units) == [str(LOW), str(HIGH), str(B)]
+    assert world.all_running()
+
+
+def test_a_request_told_twice_has_no_further_effect():
+    """Nor one that comes after all is over."""
+    world = started()
+    request(world)
+    assert request(world) == []
+    end(world, world.where(A))
+    assert request(world) == []
+    assert request(world, children=(A,), parents=()) == []
+
+
+def test_heirs_are_started_though_nobody_announced_them():
+    """A unit that has ended names them itself: whoever put the change may have died since."""
+    world = started()
+    world.log.update({LOW: -1, HIGH: -1})
+    got = end(world, world.where(A))
+    assert facts(got) == ["unit_ended", "unit_placed", "unit_placed"]
+    assert len(acts(got)) == 2
+
+
+def test_a_coordinator_that_is_killed_in_the_middle_goes_on():
+    """The journal, as facts and as a snapshot, has who took whose place."""
+    world = started(nodes=("n0",), spares=())
+    request(world)
+    world.restart_coordinator()
+    world.hello("n0")
+    world.run("n0")
+    assert world.phase(LOW) == "running"
+    end(world, "n0")
+    world.restart_coordinator()
+    assert list(world.coordinator.state.units) == [str(LOW), str(HIGH), str(B)]
+    copy = state_from_json(json.loads(state_to_line(world.coordinator.state)))
+    assert copy == world.coordinator.state
+    assert copy.unit_state.knows(A)
+
+
+def test_another_launch_begins_in_the_new_shape():
+    """The units that the pipeline was begun with are not asked for again."""
+    world = started(nodes=("n0",), spares=())
+    request(world)
+    end(world, "n0")
+    world.do(e.StopRequested(cause="stop"))
+    world.exit("n0")
+    world.launch = "L2"
+    fresh = Coordinator(pipeline="p", units=(A, B), policy=POLICY)
+    fresh.replay(None, world.journal)
+    world.coordinator = fresh
+    got = world.do(e.LaunchOpened(cause="again", launch="L2"))
+    assert facts(got) == ["opened"]
+    world.join("n0")
+    assert {str(unit) for unit in world.nodes["n0"].units} == {str(LOW), str(HIGH), str(B)}
+
+
+def test_a_parent_that_is_lost_before_it_could_tell_ends_after_its_recovery():
+    """It is started again, finds its log sealed and says so; its recovery is over with it."""
+    world = started(nodes=("n0", "n1"), spares=("s0",))
+    request(world)
+    node = world.where(A)
+    world.exit(node)
+    world.advance(1.0)
+    again = world.where(A)
+    assert again not in (None, node)
+    world.set(again, A, state="ended", heirs=(str(LOW), str(HIGH)))
+    world.beat(again)
+    assert world.coordinator.state.unit(A) is None
+    assert [r.outcome for r in recoveries(world, A)] == ["superseded"]
+
+
+def test_only_the_current_generation_ends_a_unit():
+    """An old one may find the seal first; the current one will find it too."""
+    world = World(units=(A, B))
+    world.join("n0")
+    world.run("n0")
+    world.set("n0", A, generation=9, state="ended", heirs=(str(LOW),))
+    world.beat("n0")
+    assert world.coordinator.state.unit(A) is not None
