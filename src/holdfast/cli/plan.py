@@ -98,10 +98,7 @@ def plan(
     ] = None,
     max_outage: Annotated[
         str | None,
-        typer.Option(
-            help="Bound on the time until no result is missing after a node's death (joint).",
-            rich_help_panel=BOUNDS,
-        ),
+        typer.Option(help="Bound on how long results are missing (joint).", rich_help_panel=BOUNDS),
     ] = None,
     max_replicas: Annotated[
         int | None,
@@ -181,8 +178,7 @@ def plan(
     nodes: Annotated[
         str | None,
         typer.Option(
-            help="Nodes to spread the units over, or auto: as many as the bounds take; "
-            "default: 1, so that the promise holds however they are spread.",
+            help="Nodes to spread units over, default 1; auto: as many as the bounds need.",
             rich_help_panel=JOINT,
         ),
     ] = None,

@@ -15,34 +15,29 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator, Hashable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(NamedTuple):
     """A step that takes so long alone and keeps so many cores busy."""
 
     seconds: float
     cores: float
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(NamedTuple):
     """Nothing until a point in time; at once if that is over."""
 
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(NamedTuple):
     """Nothing until something is told; whether it is what was hoped for, the task looks itself."""
 
     what: Hashable
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(NamedTuple):
     """Wake whoever awaits this."""
 
     what: Hashable
@@ -103,20 +98,21 @@ class _Share:
                 return
             first = False
             match step:
-                case Compute(seconds, cores):
-                    if seconds > 0:
-                        heapq.heappush(self._running, (self._clock + seconds, number, cores))
-                        self._wanted += cores
+                case Compute():
+                    if step.seconds > 0:
+                        end = self._clock + step.seconds
+                        heapq.heappush(self._running, (end, number, step.cores))
+                        self._wanted += step.cores
                         return
-                case Sleep(until):
-                    if until > self._now:
-                        heapq.heappush(self._asleep, (until, number))
+                case Sleep():
+                    if step.until > self._now:
+                        heapq.heappush(self._asleep, (step.until, number))
                         return
-                case Await(what):
-                    self._awaited.setdefault(what, []).append(number)
+                case Await():
+                    self._awaited.setdefault(step.what, []).append(number)
                     return
-                case Tell(what):
-                    for waiting in self._awaited.pop(what, ()):
+                case Tell():
+                    for waiting in self._awaited.pop(step.what, ()):
                         heapq.heappush(self._asleep, (self._now, waiting))
                 case _:
                     assert_never(step)

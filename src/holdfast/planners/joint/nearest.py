@@ -19,7 +19,7 @@ from holdfast.planners.joint.exact import Search
 from holdfast.planners.joint.problem import SLACK, Bounds, Evaluation, Problem
 
 Name = Literal["max_recovery", "max_overhead", "max_latency", "max_outage"]
-RESOLUTION = 1e-3
+RESOLUTION = 5e-3
 """Relative precision of a bound found by bisection."""
 MAX_PROBES = 40
 SMALLEST_BASE = 0.01

@@ -4,8 +4,8 @@ Choose which operators' output to log, for every segment that results one batch 
 few levels and one snapshot interval, whether it has hot followers, which segments share a node, and
 a number of warm spares, so that no node's death breaks the bounds on the 95th percentile of every
 operator's recovery and of the time until all results are there, and that end-to-end latency and CPU
-overhead keep theirs, at the least cost. Cost is counted in cores: CPU beyond that of the uncut pipeline, plus what warm
-spares and the nodes beyond the first take.
+overhead keep theirs, at the least cost. Cost is counted in cores: CPU beyond that of the uncut
+pipeline, plus what warm spares and the nodes beyond the first take.
 
 The levels divide one another, and no segment has a shorter interval than one it reads: it could not
 run more often anyway.

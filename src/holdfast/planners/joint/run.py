@@ -108,6 +108,10 @@ def _plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
     problem = make_problem(topology, request)
     runner = Runner(algorithm_for(problem, request.algorithm), solve)
     search = runner.run(problem)
+    if search.best is None and not search.proved:
+        # As the nearest bounds are looked for: what they tell can be kept must be found here too.
+        tried = runner.attempt(problem)
+        search.best = tried.best
     if search.best is None and request.max_replicas is None and _bounds_recovery(problem):
         hot = problem.with_replicas(math.inf)
         replicated = runner.run(hot)

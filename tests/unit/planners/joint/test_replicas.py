@@ -35,7 +35,7 @@ def _hot_problem(seed: int) -> tuple:
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_exact_equals_brute_force_with_replicas(seed: int) -> None:
     """The same cost as the best of all plans with and without followers."""
     topology, request = _hot_problem(seed)
@@ -49,7 +49,7 @@ def test_exact_equals_brute_force_with_replicas(seed: int) -> None:
 
 def test_the_random_problems_need_all_three_choices() -> None:
     """Among them are plans with followers, plans without, and some that cannot be."""
-    plans = [make_plan(*_hot_problem(seed), Solve()) for seed in range(12)]
+    plans = [make_plan(*_hot_problem(seed), Solve()) for seed in range(6)]
     assert {bool(plan.replicas) for plan in plans if plan.feasible} == {True, False}
     assert not all(plan.feasible for plan in plans)
 
