@@ -3,8 +3,8 @@
 For each bound in turn the others stay and the smallest value is sought at which there is a plan.
 As many spares and nodes as can help are allowed. For the overhead one solve tells. The others are
 found by bisection between what is known to fail and a bound at which a plan was found, so every
-value reported can be kept; it is within `RESOLUTION` of the smallest that was found. When no bound alone is in
-the way, all are loosened by the same factor until there is a plan.
+value reported can be kept; it is within `RESOLUTION` of the smallest that was found. When no bound
+alone is in the way, all are loosened by the same factor until there is a plan.
 """
 
 from __future__ import annotations
