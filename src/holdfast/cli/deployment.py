@@ -163,7 +163,7 @@ def plan_together(
         name = deployment.producer(segment.inputs[0]).name if not segment.outputs else segment.name
         if name in home:
             units = groups.setdefault(home[name], [])
-            units += [f"{segment.name}#{shard}" for shard in range(segment.shards)]
+            units += [str(unit) for unit in deployment.units() if unit.segment == segment.name]
     return tuple(tuple(units) for units in groups.values())
 
 

@@ -126,7 +126,10 @@ def test_a_plans_nodes_are_run(pipeline):
     planned = replace(JOINT, nodes=(node("rows"), node("clean", "count")))
     deployment = make_deployment(pipeline, cut=["clean"])
     assert (plan_nodes(planned, None), plan_nodes(planned, 3), plan_nodes(None, None)) == (2, 3, 1)
-    assert plan_together(planned, deployment, 2) == (("rows#0",), ("clean#0", "count#0", "out#0"))
+    assert plan_together(planned, deployment, 2) == (
+        ("rows.0#0",),
+        ("clean.0#0", "count.0#0", "out.0#0"),
+    )
     assert plan_together(planned, deployment, 3) == ()
     assert plan_together(FTC, deployment, 2) == ()
 

@@ -64,13 +64,16 @@ def test_units_that_a_plan_puts_together_share_a_node():
     world.join("n0")
     got = world.join("n1")
     assert acts(got) == [
-        ("start", "a#0", 1, "n0"),
-        ("start", "b#0", 1, "n1"),
-        ("start", "c#0", 1, "n0"),
+        ("start", "a.0#0", 1, "n0"),
+        ("start", "b.0#0", 1, "n1"),
+        ("start", "c.0#0", 1, "n0"),
     ]
     world.join("s0", spare=True)
     world.beat("s0")
-    assert acts(world.exit("n0")) == [("start", "a#0", 2, "s0", 1), ("start", "c#0", 2, "s0", 1)]
+    assert acts(world.exit("n0")) == [
+        ("start", "a.0#0", 2, "s0", 1),
+        ("start", "c.0#0", 2, "s0", 1),
+    ]
 
 
 def test_a_missing_worker_delays_the_start_only_so_long():
