@@ -142,13 +142,13 @@ def test_closing_ends_what_lasts(tmp_path):
 def test_a_torn_file_is_cut_and_mended(tmp_path):
     """The newest slice file of the operator is hit, and whole again afterwards."""
     write_run(tmp_path)
-    newest = tmp_path / "log" / "s" / "0" / "data" / "0000000011-g0.arrow"
+    newest = tmp_path / "units" / "s.0#0" / "data" / "s" / "0000000011-g0.arrow"
     whole = newest.read_bytes()
     clock = ManualClock()
     fault = Fault(at_s=0, kind="tear", target="s", duration_s=5)
     injector = Injector(FakeRun(tmp_path), Schedule(faults=(fault,)), clock)
     injector.step()
-    assert injector.history[0].done == "log/s/0/data/0000000011-g0.arrow"
+    assert injector.history[0].done == "units/s.0#0/data/s/0000000011-g0.arrow"
     assert newest.read_bytes() == whole[: len(whole) // 2]
     clock.advance(5)
     injector.step()
