@@ -19,6 +19,8 @@ CRASH_POINTS = (
     "after-slice-record",
     "before-commit",
     "during-clone",
+    "during-handover",
+    "after-seal",
 )
 
 

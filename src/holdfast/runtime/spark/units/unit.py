@@ -13,8 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
+from holdfast.deployment.blocks import block_of, groups_between
 from holdfast.deployment.slicefiles import content_digest
-from holdfast.errors import BadInputError, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.clone import (
@@ -26,6 +27,7 @@ from holdfast.runtime.checkpoint.clone import (
     next_batch,
     tidy,
 )
+from holdfast.runtime.checkpoint.inherit import inherit
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.redo import after_failure, skips_to_use
@@ -38,7 +40,6 @@ from holdfast.runtime.log.slicelog import (
 from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
-from holdfast.runtime.log.watch import LOOK_S
 from holdfast.runtime.log.watermarks import output_watermark
 from holdfast.runtime.spark.frames.compile import (
     OperatorError,
@@ -50,6 +51,7 @@ from holdfast.runtime.spark.frames.compile import (
 )
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.birth import await_birth
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
@@ -163,36 +165,22 @@ class SparkUnit:
         context = self.context
         context.log.claim(context.name, context.generation, context.replica)
         self._protocol = context.log.steps()
-        born = self._born()
+        born = await_birth(context, self._protocol, self.progress, self._stopping)
         self._takeable = self._follow_inputs(born)
         folder, own = self._checkpoints(), context.generation
         there = generations(folder)
         source = self._clone_source(there)
         rebuilt = self._require_start(source)
         if source is None and born.parents and context.segment.stateful:
-            names = ", ".join(name for name, _ in born.parents)
-            raise BadInputError(
-                f"it is to take over the state of {names}, and no checkpoint of it was made",
-                where=context.name,
-            )
+            rows, log = self._partitions, context.log
+            state = born.parents
+            inherit(log, context.unit, own, state, context.segment, rows=rows, crash=context.crash)
+            return
         if rebuilt is not None or source is None:
             make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._partitions)
             return
         clone_checkpoint(folder, source, own, unit=context.name, crash=context.crash)
         self._tidy(keep_from=source - 1)
-
-    def _born(self) -> Birth:
-        """Where the unit begins; waits until those before it have handed over."""
-        context = self.context
-        while True:
-            found = context.log.run(self._protocol.birth(context.name))
-            if isinstance(found, Birth):
-                return found
-            if found == "void":
-                raise SupersededError(f"{context.name}: the change that made it was overtaken")
-            if self._stopping.wait(LOOK_S):
-                raise SupersededError(f"{context.name} was stopped before it was born")
-            context.log.check_current(context.name, context.generation, context.replica)
 
     def _tidy(self, *, keep_from: int) -> None:
         """Remove what generations before `keep_from` left behind, and clones that none finished."""
@@ -235,15 +223,22 @@ class SparkUnit:
         context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
         self._skips = skips_to_use(context.log, context.name, self._stored)
-        session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
-        self._groups = context.log.child(context.name).groups
+        groups, most = context.log.child(context.name).groups, segment.max_shards
+        self._groups = groups_between(*groups, most)
+        self._state_partitions = block_of(groups, most).count if most > 1 else None
+        session = unit_session(
+            self._spark,
+            snapshot_batches=segment.snapshot_batches,
+            partitions=self._state_partitions,
+        )
         self._spec = ReaderSpec(
             root=context.log.root,
             unit=context.name,
             generation=context.generation,
             replica=context.replica,
             inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
-            groups=self._groups,
+            groups=groups,
+            max_shards=most,
             batching=Batching(
                 batch_epochs=segment.batch_epochs,
                 one_epoch_per_batch=segment.one_epoch_per_batch,
@@ -269,7 +264,13 @@ class SparkUnit:
     def _follow(self, session: SparkSession) -> None:
         context, segment = self.context, self.context.segment
         frames = read_frames(session, self._spec, self._side.rows)
-        result = build(self._pipeline, context.deployment, segment, frames)
+        result = build(
+            self._pipeline,
+            context.deployment,
+            segment,
+            frames,
+            partitions=self._state_partitions or 1,
+        )
         self._lag_us = output_lag_us(self._pipeline, result)
         column = event_column(self._pipeline, result.schema)
         self._promise = promise_of(self._pipeline, segment, column)
@@ -464,7 +465,7 @@ class SparkUnit:
             self._tidy(keep_from=self.context.generation)
 
     def _account(self, number: int, record: Range, rows_out: int, seconds: float) -> None:
-        groups, log = range(*self._groups), self.context.log
+        groups, log = self._groups, self.context.log
         rows_in = 0
         for item in self._spec.inputs:
             for found in log.run(self._protocol.read(item.stream, record.after, record.upto)):
