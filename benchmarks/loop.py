@@ -120,7 +120,9 @@ def make_contenders(
     pipeline: Pipeline, measured: Statistics, *, recovery: float, latency: float
 ) -> list[Contender]:
     """The joint plan and the two extremes."""
-    request = PlanRequest(statistics=measured, max_recovery=recovery, max_latency=latency)
+    request = PlanRequest(
+        statistics=measured, max_recovery=recovery, max_latency=latency, max_replicas=0
+    )
     plan = plan_topology(pipeline.topology(), request, method="joint")
     if not isinstance(plan, JointPlan) or not plan.feasible:
         raise SystemExit(f"no joint plan: {plan.note}")

@@ -1,8 +1,9 @@
 """What cutting a pipeline costs: word count over files, plain and cut, at rising rates.
 
-Every variant runs once: it is offered each rate for a while, then kept saturated by a feed that
-always has more waiting. Rows are input lines (three words each); files come four times a second and
-batches are one second apart in all variants.
+In every round each variant runs once: it is offered each rate for a while, then kept saturated by a
+feed that always has more waiting. Rows are input lines (three words each); files come four times a
+second and batches are one second apart in all variants. Ratios are taken within a round; medians
+over the rounds count.
 
     sustained   the backlog at the end is below 3 s of input and was worked off in that time
     latency     last row of a window released to its result visible; a second of allowed lateness
@@ -10,18 +11,24 @@ batches are one second apart in all variants.
     saturation  rows/s over the last two thirds of the time, and as a ratio to the plain query
     cpu         processor time of all processes of the system per input row, at saturation
     boundary    what a boundary adds in processor time, per row that crosses it
+    memory      resident, of all processes of the system, after saturation
+    workers     Python workers that tasks started
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import psutil
 
 from benchmarks._stream_common import (
     Feed,
@@ -33,11 +40,25 @@ from benchmarks._stream_common import (
 )
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.profile.cpu import sessions_cpu
+from holdfast.runtime.node.processes import session_members
+from holdfast.runtime.spark.start import daemon
 from holdfast.runtime.spark.start.archive import ensure_archive
 
 System: TypeAlias = HoldfastCount | PlainCount
 BAR_RATE = 50_000
 PLAIN = "plain, 2 partitions"
+Rows: TypeAlias = dict[str, dict[str, Any]]
+BARS: dict[str, tuple[str, float]] = {
+    "one unit: throughput against plain": (">=", 0.95),
+    "cut after filter: throughput against plain": (">=", 0.80),
+    "cut everywhere: throughput against plain": (">=", 0.60),
+    "a boundary in Java, us of CPU per row": ("<=", 1.5),
+    **{
+        f"{name}: {what}": ("<=", most)
+        for name in ("one unit", "cut after filter", "cut everywhere")
+        for what, most in (("memory, Java against Python", 1.0), ("Python workers", 0.0))
+    },
+}
 VARIANTS: dict[str, Any] = {
     PLAIN: "stock, 2 partitions",
     "plain, our settings": "our settings",
@@ -63,31 +84,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two rates, short")
     parser.add_argument("--only", action="append", choices=VARIANTS, help="these variants")
+    parser.add_argument("--rounds", type=int, default=1, help="starts of each variant")
     parser.add_argument("--seconds", type=float, help="how long each rate is offered")
-    parser.add_argument("--rates", type=int, nargs="+", help="rows/s")
+    parser.add_argument("--rates", type=int, nargs="*", help="rows/s; none: only saturate")
     parser.add_argument("--memory-mb", type=int, default=512, help="heap of Holdfast's node")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     end_on_terminate()
     default = (10_000, BAR_RATE) if args.quick else (1_000, 10_000, BAR_RATE, 100_000, 200_000)
-    rates = tuple(args.rates or default)
+    rates = default if args.rates is None else tuple(args.rates)
     seconds = args.seconds or (10.0 if args.quick else 30.0)
     ensure_archive()
     heads = "".join(f"{f'{rate // 1000}k':>18}" for rate in rates)
-    print(f"{'':26}{heads}{'saturation':>12}{'ratio':>7}{'cpu us/row':>12}", flush=True)
-    rows: dict[str, dict[str, Any]] = {}
-    for name in args.only or VARIANTS:
-        rows[name] = measure(name, rates, seconds, args.memory_mb)
-        plain = rows.get(PLAIN, {}).get("rows_per_s")
-        rows[name]["ratio"] = rows[name]["rows_per_s"] / plain if plain else None
-        _print(name, rows[name])
-    boundary = boundary_cost(rows)
-    through_python = boundary_cost(rows, THROUGH_PYTHON)
-    for cost, side in ((boundary, "in Java"), (through_python, "through Python")):
-        if cost is not None:
-            print(f"a boundary costs {cost:.2f} us of CPU per row that crosses it {side}")
+    print(
+        f"{'':26}{heads}{'saturation':>12}{'cpu us/row':>12}{'memory':>9}{'workers':>9}",
+        flush=True,
+    )
+    rounds: list[Rows] = []
+    for turn in range(args.rounds):
+        names = list(args.only or VARIANTS)
+        rounds.append({})
+        # Whoever goes first finds other caches: take turns.
+        for name in names if turn % 2 == 0 else reversed(names):
+            rounds[-1][name] = measure(name, rates, seconds, args.memory_mb)
+            _print(name, rounds[-1][name])
+    found = summary(rounds)
+    print(f"\nmedians of {args.rounds} rounds (load average {os.getloadavg()[0]:.1f})")
+    for name, value in found.items():
+        bar = BARS.get(name)
+        says = "" if bar is None else f"bar {bar[0]} {bar[1]:g}: {_met(value, *bar)}"
+        print(f"{name:58}{value:10.2f}   {says}")
     sustained = {
         name: step["sustained"]
+        for rows in rounds
         for name, row in rows.items()
         for step in row["steps"]
         if step["rate"] == BAR_RATE
@@ -96,13 +125,36 @@ def main() -> None:
         met = all(sustained.values())
         print(f"bar of {BAR_RATE:,} rows/s sustained by all: {'met' if met else 'missed'}")
     if args.json:
-        result = {
-            "variants": rows,
-            "boundary_us_per_row": boundary,
-            "boundary_us_per_row_through_python": through_python,
-            "sustained": sustained,
-        }
+        result = {"rounds": rounds, "medians": found, "sustained": sustained}
         args.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def summary(rounds: Sequence[Rows]) -> dict[str, float]:
+    """Medians over the rounds, by the names that bars have."""
+    found: dict[str, list[float]] = {}
+    for rows in rounds:
+        plain = rows.get(PLAIN)
+        for name, row in rows.items():
+            if plain is not None and name != PLAIN:
+                ratio = row["rows_per_s"] / plain["rows_per_s"]
+                found.setdefault(f"{name}: throughput against plain", []).append(ratio)
+        for side, word in (("", "in Java"), (THROUGH_PYTHON, "through Python")):
+            cost = boundary_cost(rows, side)
+            if cost is not None:
+                found.setdefault(f"a boundary {word}, us of CPU per row", []).append(cost)
+        for name in VARIANTS:
+            ours, theirs = rows.get(name), rows.get(name + THROUGH_PYTHON)
+            if ours is not None and theirs is not None:
+                both = {"CPU per row": "cpu_us_per_row", "memory": "memory_mb"}
+                for what, key in both.items():
+                    said = f"{name}: {what}, Java against Python"
+                    found.setdefault(said, []).append(ours[key] / theirs[key])
+                found.setdefault(f"{name}: Python workers", []).append(ours["workers"])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def _met(value: float, relation: str, bar: float) -> str:
+    return "met" if (value >= bar if relation == ">=" else value <= bar) else "missed"
 
 
 def measure(name: str, rates: tuple[int, ...], seconds: float, memory_mb: int) -> dict[str, Any]:
@@ -209,6 +261,7 @@ def saturate(feed: Feed, watch: Watch, system: System, seconds: float) -> dict[s
         "crossed_per_row": {
             unit: (passed[unit] - crossed[unit]) / max(rows, 1) for unit in crossed
         },
+        **_processes(system),
     }
 
 
@@ -227,7 +280,7 @@ def _several_changes(
         time.sleep(0.1)
 
 
-def boundary_cost(rows: dict[str, dict[str, Any]], side: str = "") -> float | None:
+def boundary_cost(rows: Rows, side: str = "") -> float | None:
     """Processor time that the cut after `filter` adds, per row that crosses it."""
     whole, cut_once = f"one unit{side}", f"cut after filter{side}"
     if not {whole, cut_once} <= rows.keys():
@@ -253,9 +306,25 @@ def _crossed(system: System) -> dict[str, int]:
 
 def _cpu_s(system: System) -> float:
     """Processor time of the query, or of all nodes; ended children of living ones included."""
+    return sessions_cpu(_sessions(system))
+
+
+def _processes(system: System) -> dict[str, float]:
+    """What the system's processes hold, and how many of them are Python workers."""
+    memory, workers = 0.0, 0
+    for session in _sessions(system):
+        for pid in session_members(session):
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                memory += process.memory_info().rss / 1e6
+                workers += any(daemon.__name__ in word for word in process.cmdline())
+    return {"memory_mb": memory, "workers": workers}
+
+
+def _sessions(system: System) -> list[int]:
     if isinstance(system, PlainCount):
-        return sessions_cpu([system.group])
-    return sessions_cpu(node.pid for node in system.run.status().nodes)
+        return [system.group]
+    return [node.pid for node in system.run.status().nodes]
 
 
 def _print(name: str, row: dict[str, Any]) -> None:
@@ -263,9 +332,9 @@ def _print(name: str, row: dict[str, Any]) -> None:
     for step in row["steps"]:
         latency = "-" if step["latency_s"] is None else f"{step['latency_s']:.1f} s"
         cells += f"{('yes ' if step['sustained'] else 'NO ') + latency:>18}"
-    ratio = f"{row['ratio']:7.2f}" if row["ratio"] else f"{'-':>7}"
     print(
-        f"{name:26}{cells}{row['rows_per_s']:12,.0f}{ratio}{row['cpu_us_per_row']:12.1f}",
+        f"{name:26}{cells}{row['rows_per_s']:12,.0f}{row['cpu_us_per_row']:12.1f}"
+        f"{row['memory_mb']:9,.0f}{row['workers']:9}",
         flush=True,
     )
 

@@ -62,10 +62,11 @@ LABELS = {
 WORDS = 3
 VOCABULARY = 500
 POLL_S = 0.02
-START_S = 300.0
+START_S = 600.0
 PHASES = (0.5, 0.1, 0.9, 0.3, 0.7)
 """Where in a second of input each kill falls."""
 STEADY_S = 5
+STEADY_BATCHES = 3
 Row = dict[str, Any]
 
 
@@ -268,8 +269,10 @@ class System:
     def kill(self) -> None:
         """SIGKILL; whoever restarts it does so at once."""
         if self.name == "holdfast":
-            victim = next(node for node in self._nodes() if node["units"])
-            _kill_tree(victim["pid"])
+            busy = [node for node in self._nodes() if node["units"]]
+            if not busy:
+                raise RuntimeError("no node runs the pipeline")
+            _kill_tree(busy[0]["pid"])
             return
         self._kill_all()
         while self.process is not None and self.process.poll() is None:
@@ -355,6 +358,14 @@ class Watch:
                 raise TimeoutError(f"{self.system.name}: no {what} within {seconds:.0f} s\n{log}")
             time.sleep(POLL_S)
 
+    def plateau(self) -> bool:
+        """Whether the last three batches were late by about the same."""
+        lags: dict[float, list[float]] = {}
+        for second, at in self.completed.items():
+            lags.setdefault(at, []).append(at - self.feed.released[second])
+        last = [statistics.median(found) for _, found in sorted(lags.items())[-STEADY_BATCHES:]]
+        return len(last) == STEADY_BATCHES and max(last) < 1.5 * min(last)
+
     def lag(self) -> float:
         """Median seconds from a file to its results, of late."""
         last = sorted(self.completed)[-STEADY_S:]
@@ -410,15 +421,20 @@ def difference(expected: Counter[str], counts: dict[str, int]) -> tuple[int, int
 
 
 def _settle(watch: Watch) -> float:
-    """Until some seconds in a row came with a steady lag and a kill would be fair; that lag."""
+    """Until some seconds in a row came with a steady lag and a kill would be fair; that lag.
+
+    Steady is what is nearly up to date, or what has been late by the same for a while: a system
+    whose batches take ten seconds is never nearer than that.
+    """
 
     def steady() -> bool:
         last = sorted(watch.completed)[-STEADY_S:]
-        newest = max(watch.feed.released)
-        if len(last) < STEADY_S or newest - watch.complete > 3 or not watch.system.ready():
+        if len(last) < STEADY_S or not watch.system.ready():
             return False
         lags = [watch.completed[s] - watch.feed.released[s] for s in last]
-        return max(lags) < max(3.0, 2 * statistics.median(lags))
+        if max(watch.feed.released) - watch.complete <= 3:
+            return max(lags) < max(3.0, 2 * statistics.median(lags))
+        return watch.plateau()
 
     watch.until(steady, START_S, "steady state")
     return watch.lag()
@@ -513,15 +529,15 @@ def main() -> int:
             print(name, flush=True)
             try:
                 rows.append(measure(name, kills, args.rate, args.burst, args.envs.resolve()))
-            except TimeoutError as error:
+            except (OSError, RuntimeError) as error:
                 print(error, file=sys.stderr)
                 rows.append({"system": name, "failed": str(error).splitlines()[0]})
+            if args.json:
+                result = {"arguments": {k: str(v) for k, v in vars(args).items()}, "systems": rows}
+                args.json.write_text(json.dumps(result, indent=1) + "\n")
     load = max((row.get("load", 0.0) for row in rows), default=0.0)
     print(f"\n{kills} kills each, {args.rate} lines/s, {os.cpu_count()} cores, load {load:.1f}\n")
     print(table(rows))
-    if args.json:
-        result = {"arguments": {k: str(v) for k, v in vars(args).items()}, "systems": rows}
-        args.json.write_text(json.dumps(result, indent=1) + "\n")
     return 1 if any("failed" in row or row["lost"] or row["doubled"] for row in rows) else 0
 
 

@@ -38,6 +38,7 @@ from holdfast.control.status import RunView
 from holdfast.runtime.spark.start.archive import ensure_archive
 
 BAR = 5.0
+SIDES_BAR = 0.7
 HOLDFAST = "holdfast"
 SYSTEMS = {"native": HOLDFAST, "python": "holdfast, Python"}
 """Slices in Java, and through Python."""
@@ -90,12 +91,22 @@ def main() -> None:
     print()
     for name, ratio in ratios.items():
         print(f"holdfast is {ratio:.1f} times faster than the plain query, {name}")
-    through_python = medians[SYSTEMS["python"]]["total_s"]
-    print(f"slices in Java: {ours / through_python:.2f} of the time they take through Python")
+    sides = ours / medians[SYSTEMS["python"]]["total_s"]
+    print(
+        f"slices in Java: {sides:.2f} of the time they take through Python; "
+        f"bar {SIDES_BAR}: {'met' if sides <= SIDES_BAR else 'missed'}"
+    )
     met = ratios[REFERENCE] >= BAR
     print(f"bar of {BAR:.0f} times against {REFERENCE}: {'met' if met else 'missed'}")
     if args.json:
-        result = {"runs": rows, "medians": medians, "ratios": ratios, "bar": BAR, "met": met}
+        result = {
+            "runs": rows,
+            "medians": medians,
+            "ratios": ratios,
+            "bar": BAR,
+            "met": met,
+            "sides": sides,
+        }
         args.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -108,13 +119,17 @@ def holdfast(rate: float, kills: int, cuts: Any, name: str = HOLDFAST) -> list[R
             try:
                 rows = []
                 for _ in range(kills):
-                    view = system.wait_ready(spares=1)
-                    _steady(system, view)
-                    rows.append({**_kill_node(system, feed), "system": name})
+                    rows.append({**kill_steady(system, feed), "system": name})
                     _print(name, rows[-1])
                 return rows
             finally:
                 feed.close()
+
+
+def kill_steady(system: HoldfastCount, feed: Feed) -> Row:
+    """Kill the node that works once a spare is warm and all has run steadily; what followed."""
+    _steady(system, system.wait_ready(spares=1))
+    return _kill_node(system, feed)
 
 
 def _steady(system: HoldfastCount, view: RunView) -> None:

@@ -6,7 +6,7 @@ Shared machines are noisy, so numbers of two runs on two days say little. Here b
 same scenarios of `recovery` and `overhead` in turn, round by round, each from its own sources: the
 earlier ones come from `git archive` into a temporary folder. Each is run in one segment, with one
 cut and cut everywhere. Medians and their ratio are printed; a ratio above 1 means that this version
-needs more.
+needs more. A start that fails is said and left out, and the exit code is 1.
 
     total      kill to caught up, seconds, of a word count with one warm spare
     fresh      kill to the first result of input that came after it, seconds
@@ -70,6 +70,7 @@ def main() -> int:
     if args.quick:
         args.rounds, args.kills = 1, 2
     measured: Measured = defaultdict(list)
+    failed = 0
     with tempfile.TemporaryDirectory(prefix="holdfast-base-") as base:
         _unpack(args.base, base)
         trees = {"base": Path(base), "this": HERE}
@@ -79,15 +80,20 @@ def main() -> int:
                 for version in ("base", "this") if turn % 2 == 0 else ("this", "base"):
                     code, _ = SCENARIOS[name]
                     amount = args.kills if code is RECOVERY else args.seconds
-                    for row in _measure(trees[version], name, amount):
+                    found = _measure(trees[version], name, amount)
+                    failed += not found
+                    for row in found:
                         for quantity, value in row.items():
                             measured[name, quantity, version].append(value)
-                    print(f"round {turn + 1}: {name}, {version} done", flush=True)
+                    print(f"round {turn + 1}: {name}, {version}: {found}", flush=True)
     table = _table(measured)
+    print(
+        f"\nload average {os.getloadavg()[1]:.1f} on {os.cpu_count()} processors; failed: {failed}"
+    )
     if args.json:
         result = {"base": args.base, "table": table, "measured": _plain(measured)}
         args.json.write_text(json.dumps(result, indent=1) + "\n")
-    return 0
+    return 1 if failed else 0
 
 
 def _unpack(revision: str, folder: str) -> None:
@@ -101,7 +107,10 @@ def _unpack(revision: str, folder: str) -> None:
 
 
 def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
-    """One start of one scenario, in a process that sees only that version's sources."""
+    """One start of one scenario, in a process that sees only that version's sources.
+
+    No rows mean that it failed.
+    """
     code, variant = SCENARIOS[name]
     done = subprocess.run(
         [sys.executable, "-c", code, str(amount), variant],
@@ -115,14 +124,15 @@ def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
         if line.startswith("RESULT "):
             found: list[dict[str, float]] = json.loads(line.removeprefix("RESULT "))
             return found
-    raise SystemExit(f"{name} failed in {tree}:\n{done.stderr[-4000:]}")
+    print(f"{name} failed in {tree}:\n{done.stderr[-4000:]}", file=sys.stderr)
+    return []
 
 
 def _table(measured: Measured) -> list[dict[str, Any]]:
     print(f"\n{'scenario':20}{'':18}{'base':>10}{'this':>10}{'ratio':>8}   samples")
     rows = []
-    for scenario, quantity, version in list(measured):
-        if version != "base":
+    for scenario, quantity, version in list(measured):  # looking one up may add it
+        if version != "base" or not measured[scenario, quantity, "this"]:
             continue
         before, after = (measured[scenario, quantity, key] for key in ("base", "this"))
         was, now = statistics.median(before), statistics.median(after)

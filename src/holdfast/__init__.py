@@ -1,7 +1,8 @@
 """Streaming pipelines on Spark that survive failures, by plan and by proof.
 
-The names below are the public API; they are imported when first used, so that `import holdfast`
-stays quick and planning never needs Spark.
+The names below are what pipelines and notebooks are written with; they are imported when first
+used, so that `import holdfast` stays quick and planning never needs Spark. Topologies as values are
+in `holdfast.topology.graph` and `holdfast.topology.files`.
 """
 
 from __future__ import annotations
@@ -26,68 +27,48 @@ if TYPE_CHECKING:
         Stream,
         Table,
     )
-    from holdfast.planners.interface import PlanRequest
-    from holdfast.planners.planning import plan_topology
     from holdfast.scripting import plan, profile, prove, run
-    from holdfast.topology.files import load_topology, save_topology
-    from holdfast.topology.graph import Edge, Operator, Query, Topology
 
 __version__ = "0.1.0"
 
 _HOME = {
     "BadInputError": "holdfast.errors",
     "Console": "holdfast.pipeline",
-    "Edge": "holdfast.topology.graph",
     "Files": "holdfast.pipeline",
     "ForeachBatch": "holdfast.pipeline",
     "Generator": "holdfast.pipeline",
     "HoldfastError": "holdfast.errors",
-    "Operator": "holdfast.topology.graph",
     "Parquet": "holdfast.pipeline",
     "Pipeline": "holdfast.pipeline",
-    "PlanRequest": "holdfast.planners.interface",
-    "Query": "holdfast.topology.graph",
     "Rate": "holdfast.pipeline",
     "SparkSource": "holdfast.pipeline",
     "Sqlite": "holdfast.pipeline",
     "Stream": "holdfast.pipeline",
     "Table": "holdfast.pipeline",
-    "Topology": "holdfast.topology.graph",
-    "load_topology": "holdfast.topology.files",
     "plan": "holdfast.scripting",
-    "plan_topology": "holdfast.planners.planning",
     "profile": "holdfast.scripting",
     "prove": "holdfast.scripting",
     "run": "holdfast.scripting",
-    "save_topology": "holdfast.topology.files",
 }
 
 __all__ = [
     "BadInputError",
     "Console",
-    "Edge",
     "Files",
     "ForeachBatch",
     "Generator",
     "HoldfastError",
-    "Operator",
     "Parquet",
     "Pipeline",
-    "PlanRequest",
-    "Query",
     "Rate",
     "SparkSource",
     "Sqlite",
     "Stream",
     "Table",
-    "Topology",
-    "load_topology",
     "plan",
-    "plan_topology",
     "profile",
     "prove",
     "run",
-    "save_topology",
 ]
 
 

@@ -141,6 +141,16 @@ def test_ctrl_c_stops_cleanly(place):
     assert ProcessList(where / "runs" / "demo").leftovers() == []
 
 
+def test_a_time_limit_counts_from_when_everything_runs(place):
+    """A tenth of a second is less than any start takes, and yet everything has run."""
+    _, begin = place
+    code, result, err = ask(
+        begin, "run", "app.py", "--host", "fake", "--spares", "0", "--for", "0.1s"
+    )
+    assert (code, result["clean"]) == (0, True), err
+    assert {unit["phase"] for unit in result["units"]} == {"running"}
+
+
 def test_changed_code_is_refused_by_operator_name(place):
     """Resuming with another function names the operator and what to do; --reset goes on."""
     where, begin = place

@@ -104,6 +104,24 @@ def test_spares_that_cannot_start_do_not_end_the_run(make):
     assert run.stop().given_up is None
 
 
+def test_a_spare_that_is_killed_while_it_rehearses_has_not_failed_to_start(make):
+    """It can run units by then, so its death counts as that of any node and ends no run."""
+    run = make(nodes=1, spares=1)
+    set_fault(run.run_dir, "warm", "hang")
+    run.start()
+    for _ in range(4):  # one more than may fail to start in a row
+        run.wait_for(all_running, DEADLINE_S, "healing")
+        names = run.launcher.nodes()
+        for name in names:
+            wait_until(run.launcher.node(name).came_up)
+            run.kill_node(name)
+        wait_until(lambda names=names: not set(names) & set(run.launcher.nodes()))
+        wait_until(lambda: len(run.launcher.nodes()) == 2)
+        assert run.launcher.trouble is None
+    run.wait_for(all_running, DEADLINE_S, "healing")
+    assert run.stop().given_up is None
+
+
 def test_a_spare_that_hangs_while_starting_is_killed_and_replaced(make):
     """Its process and its session are gone, the reason is told, its successor comes up."""
     run = make(nodes=1, spares=0, start_s=5.0)

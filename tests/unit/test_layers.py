@@ -37,8 +37,10 @@ EDGES = {
     "plan": "",
     "planners": "plan predict topology",
     "predict": "topology",
-    "profile": "control deployment health pipeline predict rundir runtime storage",
-    "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
+    "profile": "control deployment health pipeline predict rundir runtime storage streams",
+    "prove": (
+        "control deployment draw faults health pipeline plan rundir runtime streams topology verify"
+    ),
     "reproduce": "draw plan planners testing topology",
     "rundir": "deployment health storage",
     "runtime": "control deployment pipeline rundir storage streams",

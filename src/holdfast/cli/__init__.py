@@ -28,6 +28,8 @@ from holdfast.cli import verify as verify_command
 from holdfast.cli.help import GroupedCommand
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="holdfast",
     help="Streaming pipelines on Spark that survive failures, by plan and by proof.",
@@ -93,7 +95,7 @@ def main() -> NoReturn:
             raise
         sys.exit(_say(str(error), 1 if isinstance(error, CheckFailedError) else 2))
     except KeyboardInterrupt:
-        sys.exit(_say("interrupted", 130))
+        sys.exit(_say("interrupted", INTERRUPTED))
     except BrokenPipeError:
         # The reader of our output has gone (`| head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -103,13 +105,19 @@ def main() -> NoReturn:
         if extra is None or os.environ.get("HOLDFAST_DEBUG"):
             raise
         sys.exit(_say(f"this needs {error.name}; pip install 'holdfast[{extra}]'", 2))
+    except OSError as error:
+        if os.environ.get("HOLDFAST_DEBUG"):
+            raise
+        sys.exit(_say(_system_line(error), 2))
     except Exception as error:
         if type(error).__name__ == "Abort":
-            sys.exit(_say("interrupted", 130))
+            sys.exit(_say("interrupted", INTERRUPTED))
         usage = _usage_line(error)
         if usage is None:
             raise
         sys.exit(_say(usage, 2))
+    if code == INTERRUPTED:  # what typer makes of an interrupt that nobody caught
+        _say("interrupted", code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -124,6 +132,13 @@ def _say(line: str, code: int) -> int:
     for one in line.splitlines():
         print(f"holdfast: {one}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def _system_line(error: OSError) -> str:
+    """What the operating system refused, and of which file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    hint = "holdfast --debug shows where" if error.filename is None else ""
+    return str(BadInputError(reason, where=str(error.filename or ""), hint=hint))
 
 
 def _usage_line(error: Exception) -> str | None:

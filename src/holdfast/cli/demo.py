@@ -232,7 +232,8 @@ def _plan(
     from holdfast.planners.planning import plan_topology
 
     def ask(asked: Mapping[str, float]) -> JointPlan:
-        request = PlanRequest(statistics=statistics, **asked)  # type: ignore[arg-type]
+        # It runs on one node, where a follower would have no place of its own.
+        request = PlanRequest(statistics=statistics, max_replicas=0, **asked)  # type: ignore[arg-type]
         found = plan_topology(topology, request, method="joint", time_limit_s=10.0)
         if not isinstance(found, JointPlan):
             raise TypeError("not a joint plan")
@@ -359,7 +360,7 @@ def _audience(teller: _Teller) -> Audience:
                     continue
                 at = item.detected_at - fault.killed_at
                 if not self._seen.detected:
-                    self._tell(at, "its end was noticed")
+                    self._tell(at, "failure detected")
                 self._seen.detected.add(item.unit)
                 if item.restored_at is not None and item.unit not in self._seen.restored:
                     self._seen.restored.add(item.unit)

@@ -68,6 +68,12 @@ def make_deployment(
     if plan is not None and cut:
         raise BadInputError("--plan and --cut exclude each other")
     if isinstance(plan, JointPlan):
+        if plan.replicas:
+            raise BadInputError(
+                f"it keeps hot followers of {', '.join(plan.replicas)}, which run cannot start",
+                where="--plan",
+                hint="plan again with --max-replicas 0",
+            )
         if batch or snapshot is not None:
             raise BadInputError("a joint plan says the batch and snapshot intervals itself")
         return deploy(pipeline, shards=counts, **deploy_options(plan))

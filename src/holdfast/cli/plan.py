@@ -96,6 +96,14 @@ def plan(
     max_latency: Annotated[
         str | None, typer.Option(help="Bound on end-to-end latency.", rich_help_panel=BOUNDS)
     ] = None,
+    max_replicas: Annotated[
+        int | None,
+        typer.Option(
+            help="Bound on hot followers (joint); default: as many as a bound on recovery needs.",
+            min=0,
+            rich_help_panel=BOUNDS,
+        ),
+    ] = None,
     objective: Annotated[
         Objective,
         typer.Option(help="What to make best within the bounds (joint).", rich_help_panel=BOUNDS),
@@ -215,7 +223,7 @@ def plan(
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.planners.interface import PlanRequest
-    from holdfast.planners.planning import as_measured
+    from holdfast.planners.planning import as_measured, as_units
     from holdfast.planners.registry import planner as find_planner
     from holdfast.predict.statistics import load_statistics
     from holdfast.quantities import parse_share, parse_time
@@ -232,6 +240,7 @@ def plan(
         found = grounds(file, pipeline, stats, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
         statistics, said = found.statistics, found.said
+        topology, statistics = as_units(planner, topology, statistics)
     else:
         topology = _load(file)
         statistics, said = None if stats is None else load_statistics(stats), ""
@@ -247,6 +256,7 @@ def plan(
         if max_overhead is None
         else parse_share(max_overhead, where="--max-overhead"),
         max_latency=as_time(max_latency, "--max-latency"),
+        max_replicas=max_replicas,
         required=_names(required),
         forbidden=_names(forbidden),
         sources=sources,

@@ -56,12 +56,8 @@ def profile(
     out = out or home
     _make_room(out)
     prepare(_note)
-    try:
-        with interruptible():
-            statistics = measure(app, seconds, quick=quick, say=_note)
-    except KeyboardInterrupt:
-        _note("holdfast: interrupted")
-        raise typer.Exit(130) from None
+    with interruptible():
+        statistics = measure(app, seconds, quick=quick, say=_note)
     text = dump_statistics(statistics)
     _write(out, text)
     if as_json:
@@ -145,7 +141,7 @@ def state_table(statistics: Statistics) -> Table | None:
 
 
 def machine_table(machine: MachineStatistics) -> Table:
-    """One row per number, with how it was come by."""
+    """One row per number, with how it was obtained."""
     from holdfast.predict.statistics import Affine
 
     table = _table(f"machine, {machine.cores} cores", "", "median", "95%", "samples", "how")

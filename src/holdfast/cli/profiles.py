@@ -44,7 +44,7 @@ def grounds(app: str, pipeline: Pipeline, stats: Path | None, method: str) -> Gr
     from holdfast.predict.statistics import load_statistics
 
     path = stats or profile_path(app, pipeline.name)
-    if method == "ppa":
+    if method == "ppa" and stats is None and not path.exists():
         known = [one.name for one in pipeline.sources if hasattr(one.source, "rows_per_second")]
         said = "" if len(known) == len(pipeline.sources) else "equal rates of all sources"
         return Grounds(

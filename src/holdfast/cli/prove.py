@@ -31,7 +31,7 @@ def prove(
     plan: Annotated[Path, typer.Option("--plan", "-p", help="Plan as JSON, as `plan` writes it.")],
     faults: Annotated[int, typer.Option("--faults", "-f", min=1, help="Faults to inject.")] = 20,
     max_recovery: Annotated[
-        str | None, typer.Option(help="Bound, if the plan has none; default: its predicted 95%.")
+        str | None, typer.Option(help="Bound, if the plan has none; default: its predicted p95.")
     ] = None,
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 2,
     spares: Annotated[

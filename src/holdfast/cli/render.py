@@ -162,6 +162,11 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
                 f"({plan.cpu:.3g} cores, uncut {plan.uncut_cpu:.3g}), "
                 f"{_count(plan.spares, 'warm spare')}"
             )
+            if plan.replicas:
+                yield (
+                    f"hot followers of {_shorten(plan.replicas)}: {plan.replica_cpu:.3g} cores, "
+                    f"{plan.replica_memory / 1e9:.3g} GB"
+                )
             yield (
                 f"if everything is lost at once, results are complete again after "
                 f"{back.median:.3g} {unit}, 95% {back.p95:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""Whether a run directory may be gone on with, and what `--reset` removes.
+"""Whether a run directory can be resumed, and what `--reset` removes.
 
 A unit's state and slices were made by the code that ran then. Going on with other code would mix
 two results in one, so it is refused by operator name unless the operator is reset.
@@ -107,6 +107,16 @@ def _units(log: SliceLog, segment: Segment) -> list[str]:
     return list(dict.fromkeys([*known, *first]))
 
 
+def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:
+    """The units that are to run: those that carry the streams by now, else the first ones."""
+    found: list[UnitId] = []
+    for segment in deployment.segments:
+        carriers = log.carriers(segment.name)
+        first = [UnitId(segment=segment.name, shard=shard) for shard in range(segment.shards)]
+        found += [UnitId.parse(child.unit) for child in carriers] or first
+    return found
+
+
 def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     """Why a unit could only wait for ever for slices that are trimmed, if one could."""
     from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
@@ -122,7 +132,7 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     if spec.host != "spark":
         return None
     log, deployment = SliceLog(run_dir), spec.deployment
-    for unit in deployment.units():
+    for unit in _present(log, deployment):
         segment = deployment.segment(unit.segment)
         anew = segment.name in fresh
         folder = log.store.below(log.layout.checkpoints(str(unit)))

@@ -6,6 +6,7 @@ import contextlib
 import json
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ RunDir = Annotated[
 ]
 Run = Annotated[Path | None, typer.Argument(help="Run directory; default: the live one.")]
 STAMP = len("2026-01-31 23:59:59,999")
+_STARTING = ("gathering", "starting")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -54,10 +56,11 @@ def run(
     ] = None,
     domains: Annotated[int, typer.Option(min=1, help="Failure domains nodes are dealt to.")] = 2,
     max_units: Annotated[
-        int, typer.Option("--max-units-per-node", min=1, help="Room of a node.")
+        int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
     ] = 16,
     duration: Annotated[
-        str | None, typer.Option("--for", help="Stop after this long, such as 60s.")
+        str | None,
+        typer.Option("--for", help="Stop when everything has run for this long, such as 60s."),
     ] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run-dir", "-d", help="Default: runs/PIPELINE.")
@@ -295,7 +298,11 @@ def _spec(
 
 
 def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:
-    """Show progress until the time is over or the run ends; gives the last view."""
+    """Show progress until the time is over or the run ends; gives the last view.
+
+    The time counts from when everything runs: how long a start takes depends on the machine, and
+    a run that was only started has no rows to show.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -304,7 +311,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
 
     console = Console(stderr=True)
     drawn = console.is_terminal and not quiet
-    end = None if limit_s is None else time.monotonic() + limit_s
+    end: float | None = None
     epoch_s = local.spec.deployment.epoch_s
     view: RunView | None = None
     said = ""
@@ -313,6 +320,8 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
+                if limit_s is not None and end is None and view.status not in _STARTING:
+                    end = time.monotonic() + limit_s
                 line = headline(view).plain.split("  ")[1]
                 trouble = local.launcher.trouble
                 if live is not None:
@@ -344,6 +353,9 @@ def _interruptible() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's, which is somebody else's here
+        return
     before = signal.getsignal(signal.SIGINT)
     terminate = signal.signal(signal.SIGTERM, interrupt)
     try:

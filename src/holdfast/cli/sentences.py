@@ -58,6 +58,9 @@ def _joint(name: str, unit: str, plan: JointPlan) -> str:
     pace = " to ".join(f"{value:g}" for value in {intervals[0]: 0, intervals[-1]: 0})
     spares = plan.spares or 0
     warm = {0: "no spare", 1: "1 spare warm"}.get(spares, f"{spares} spares warm")
+    if plan.replicas:
+        warm += f" and {'a hot follower' if len(plan.replicas) == 1 else 'hot followers'} of "
+        warm += _list(plan.replicas)
     return (
         f"{cut}, run a batch every {pace} {unit} and keep {warm}: 19 failures in 20 are then "
         f"recovered within {worst:.3g} {unit}, and results come within "

@@ -66,6 +66,8 @@ def _app_of(run: Path) -> str:
     path = spec_path(run)
     try:
         app = json.loads(path.read_text(encoding="utf-8")).get("app")
+    except FileNotFoundError:
+        raise BadInputError("is not a run directory", where=str(run)) from None
     except (OSError, ValueError) as error:
         raise BadInputError(
             "does not say which application it ran", where=str(run), hint="give --app"

@@ -18,7 +18,7 @@ class Policy:
     gather_s: float = 60.0
     """After this time the first units are placed on whichever nodes have joined."""
     max_units_per_node: int = 16
-    """Room of a node, spare or not: units of a dead node go to survivors only up to this."""
+    """Maximum units per node, spare or not; units of a dead node go to others up to this."""
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     stall: StallPolicy = field(default_factory=StallPolicy)
     search_s: float = 600.0

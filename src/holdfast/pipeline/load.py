@@ -70,7 +70,7 @@ def _load_file(path: Path) -> ModuleType:
     except BadInputError:
         del sys.modules[name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise _failed(error, str(path)) from error
     finally:
@@ -104,11 +104,11 @@ def _load_module(name: str) -> ModuleType:
                 "no such module", where=name, hint="give a .py file or module:attribute"
             ) from None
         raise _failed(error, name) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _failed(error, name) from error
 
 
-def _failed(error: Exception, where: str) -> BadInputError:
+def _failed(error: BaseException, where: str) -> BadInputError:
     """One line for an application that cannot even be imported, with the place in its own file."""
     if isinstance(error, SyntaxError):
         return BadInputError(f"{error.msg}", where=f"{error.filename or where}:{error.lineno}")
@@ -122,6 +122,8 @@ def _failed(error: Exception, where: str) -> BadInputError:
         hint += "by its class, e.g. IntegerType()"
     if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pyspark"):
         hint = "pip install 'holdfast[spark]'"
+    if isinstance(error, SystemExit):
+        hint = 'what a script does goes below if __name__ == "__main__"'
     text = (str(error).splitlines() or [""])[0]
     return BadInputError(f"{type(error).__name__}: {text}", where=place, hint=hint)
 

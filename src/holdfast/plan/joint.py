@@ -27,6 +27,8 @@ class PlannedSegment:
     """The snapshot interval, counted in batches: what a deployment takes."""
     batch_time: float
     """How long a batch is expected to take."""
+    replicated: bool = False
+    """Each of its units has a hot follower in another failure domain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +64,19 @@ class JointPlan(Plan):
     """The bounds asked for, as asked; None: none."""
     max_overhead: float | None = None
     max_latency: float | None = None
+    max_replicas: int | None = None
     boundaries: tuple[str, ...] = ()
     """Operators whose output is logged, forced ones included, in topological order."""
     forced: tuple[str, ...] = ()
     """Those of them that every plan has."""
     segments: tuple[PlannedSegment, ...] = ()
     spares: int | None = None
+    replicas: tuple[str, ...] = ()
+    """Segments whose units have hot followers, in topological order."""
+    replica_cpu: float = 0.0
+    """Cores that the followers take; part of `cpu` and `overhead`."""
+    replica_memory: float = 0.0
+    """Memory that the followers take, bytes."""
     epoch: float | None = None
     """Length of an epoch."""
     recovery_latency: Mapping[str, Latency] = field(default_factory=dict)

@@ -58,6 +58,9 @@ class PlanRequest:
     """Batch intervals to choose from, file units; empty: 1, 2, 4 and 8 epochs."""
     snapshots: tuple[int, ...] = ()
     """Batches between two state snapshots to choose from; empty: 1, 10 and 60."""
+    max_replicas: int | None = None
+    """Units that may have a hot follower; None: as many as it takes, if no plan without keeps the
+    bound on recovery."""
     # PPA
     replicas: float | None = None
     """Replica budget, a total of `replica_cost`."""

@@ -15,6 +15,7 @@ from holdfast.plan import JointPlan, Plan
 from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
 from holdfast.planners.registry import planner as find_planner
 from holdfast.predict.measured import measured
+from holdfast.predict.statistics import Statistics
 from holdfast.quantities import TIME_UNITS
 from holdfast.topology.graph import Topology
 
@@ -128,6 +129,17 @@ def check_request(planner: Planner, request: PlanRequest) -> None:
                 where=f"--{field.name.replace('_', '-')}",
                 hint="leave it out or choose another --method",
             )
+
+
+def as_units(
+    planner: Planner, topology: Topology, statistics: Statistics | None
+) -> tuple[Topology, Statistics | None]:
+    """What a method plans for a pipeline, whose units are what fails and is replicated."""
+    if planner.method != "ppa":
+        return topology, statistics
+    from holdfast.planners.ppa.units import unit_graph  # noqa: PLC0415 - only here
+
+    return unit_graph(topology, statistics), None
 
 
 def as_measured(

@@ -16,6 +16,8 @@ class SegmentPlan:
     """Positions in the topology, its output operator last."""
     interval_s: float
     snapshot_batches: int
+    replicated: bool = False
+    """Every unit of it has a hot follower."""
 
     @property
     def root(self) -> int:

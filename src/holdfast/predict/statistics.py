@@ -2,7 +2,7 @@
 
 `holdfast profile` writes such a file and `holdfast plan --stats` reads it. Times are seconds, sizes
 bytes, rates tuples per second, whatever units a topology file counts in. Every number says how it
-was come by and how certain it is, because a bound that is planned on a guess is a guess.
+was obtained and how certain it is, because a bound that is planned on a guess is a guess.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 App: TypeAlias = Pipeline | str | Path
 """A pipeline, or where one is: FILE.py, FILE.py:NAME or MODULE:NAME."""
 _HOME = Path(".holdfast")
+_TOPOLOGIES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +89,10 @@ def plan(
     stats: str | Path | None = None,
     time_limit_s: float | None = 30.0,
 ) -> ShownPlan:
-    """Plan a pipeline by its profile, or a topology by its own numbers; see `holdfast plan`."""
+    """Plan a pipeline by its profile, or a topology by its own numbers; see `holdfast plan`.
+
+    A path that ends in .yaml, .yml or .json is that of a topology.
+    """
     from holdfast.cli.profiles import grounds, refuse_unknown  # noqa: PLC0415 - as above
     from holdfast.clock import SystemClock  # noqa: PLC0415 - as above
     from holdfast.planners import planning  # noqa: PLC0415 - as above
@@ -96,8 +100,11 @@ def plan(
     from holdfast.planners.registry import planner as find  # noqa: PLC0415 - as above
     from holdfast.predict.statistics import load_statistics  # noqa: PLC0415 - as above
     from holdfast.quantities import parse_share, parse_time  # noqa: PLC0415 - as above
+    from holdfast.topology.files import load_topology  # noqa: PLC0415 - as above
     from holdfast.topology.graph import Topology  # noqa: PLC0415 - as above
 
+    if isinstance(app, (str, Path)) and Path(app).suffix in _TOPOLOGIES:
+        app = load_topology(app)
     said = ""
     given = None if stats is None else Path(stats)
     if isinstance(app, Topology):
@@ -109,6 +116,7 @@ def plan(
         found = grounds(_place(app), pipeline, given, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
         statistics, said = found.statistics, found.said
+        topology, statistics = planning.as_units(planner, topology, statistics)
     unit = topology.unit.time
 
     def bound(value: str | float | None, name: str) -> float | None:

@@ -82,8 +82,10 @@ class FakeUnitHost:
             raise OSError(f"{self._node} finds no session")
 
     def warm(self) -> None:
-        """Nothing to warm."""
+        """There is nothing to warm; hangs if asked to, like an endless rehearsal."""
         self.open()
+        while self._files.fault("warm") == "hang":
+            time.sleep(POLL_S)
 
     def close(self) -> None:
         with self._lock:
@@ -205,7 +207,7 @@ def check_output(run_dir: Path, deployment: Deployment) -> list[str]:
     return wrong
 
 
-def set_fault(run_dir: Path, unit: UnitId | Literal["open"], what: str | None) -> None:
+def set_fault(run_dir: Path, unit: UnitId | Literal["open", "warm"], what: str | None) -> None:
     """Plant a fault of a unit, or of opening a host; take it away with None."""
     path = _Files(run_dir).fault_path(unit)
     if what is None:
@@ -291,10 +293,10 @@ class _Files:
         temporary.write_text(json.dumps({"epoch": epoch, "total": total}), encoding="utf-8")
         temporary.replace(path)
 
-    def fault_path(self, unit: UnitId | Literal["open"]) -> Path:
+    def fault_path(self, unit: UnitId | Literal["open", "warm"]) -> Path:
         return self._root / "faults" / quote(str(unit))
 
-    def fault(self, unit: UnitId | Literal["open"]) -> str:
+    def fault(self, unit: UnitId | Literal["open", "warm"]) -> str:
         try:
             return self.fault_path(unit).read_text(encoding="utf-8").strip()
         except FileNotFoundError:

@@ -53,6 +53,7 @@ def random_joint_problem(
         statistics=Statistics(machine=machine, operators=uncertain),
         intervals=LEVELS,
         snapshots=(1, 10),
+        max_replicas=0,
         max_recovery=float(rng.uniform(4.0, 25.0)) if tightness[0] < 0.9 else None,
         max_latency=float(rng.uniform(2.0, 12.0)) if tightness[1] < 0.5 else None,
         max_overhead=float(rng.uniform(0.02, 0.6)) if tightness[2] < 0.3 else None,

@@ -84,12 +84,21 @@ def _read_sqlite(path: Path, table: str, like: Sequence[Row]) -> tuple[SinkConte
         except sqlite3.OperationalError as error:
             raise BadInputError(f"{error}", where=str(path)) from error
     times = {column for row in like[:1] for column, value in row.items() if _is_time(value)}
+    floats = {column for row in like for column, value in row.items() if isinstance(value, float)}
     parsed = [
-        {column: _time(value) if column in times else value for column, value in row.items()}
+        {
+            column: _time(value) if column in times else _number(value, column in floats)
+            for column, value in row.items()
+        }
         for row in rows
     ]
     batch, owner = done or (None, None)
     return SinkContent(rows=tuple(parsed), batch=batch), owner
+
+
+def _number(value: Any, is_float: bool) -> Any:
+    """A key that is no number is a text in Sqlite, which would take it for NULL."""
+    return float(value) if is_float and value == "NaN" else value
 
 
 def _is_time(value: Any) -> bool:

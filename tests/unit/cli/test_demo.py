@@ -94,7 +94,7 @@ def test_every_event_is_told_once(cli):
     """However often the run is looked at."""
     output = cli()[0].output
     assert output.count("kill -9 node n0 (process 77 and its 3 children)") == 1
-    assert output.count("0.25 s  its end was noticed") == 1
+    assert output.count("0.25 s  failure detected") == 1
     assert output.count("1.50 s  count.0#0 runs on s0") == 1
     assert output.count("Nothing is missing any more: lines.0#0 1.00 s, count.0#0 3.50 s") == 1
 

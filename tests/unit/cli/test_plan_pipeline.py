@@ -120,9 +120,9 @@ def test_a_budget_that_pays_for_no_path_names_the_smallest_that_does(holdfast, a
     """And with that one there is a plan."""
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "2").out
     assert said.startswith("Keep no replica of counts: a budget of 2 pays for no complete path")
-    assert "the smallest that does is 3: rows, split, count" in said
+    assert "the smallest that does is 3: rows, count, out" in said
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "3").out
-    assert said.startswith("Keep 3 replicas of rows, split and count")
+    assert said.startswith("Keep 3 replicas of rows, count and out")
 
 
 def test_mistakes_of_the_pipeline_are_told_all_at_once(holdfast, app):
@@ -131,3 +131,28 @@ def test_mistakes_of_the_pipeline_are_told_all_at_once(holdfast, app):
     said = holdfast("plan", app)
     assert said.code == 2
     assert "count: 'a b' cannot be a key column" in said.err
+
+
+def test_ppa_plans_what_runs(holdfast, app):
+    """Units are replicated, not operators: fused ones count once, and the exporter is one more."""
+    said = holdfast("plan", app, "--method", "ppa", "--replicas", "3", "--json")
+    assert said.code == 0, said.err
+    assert json.loads(said.out)["replicas"] == ["rows", "count", "out"]
+
+
+def test_ppa_takes_a_profile(holdfast, app):
+    """Rates come from what was measured, and the answer says so."""
+    path = write_profile(app)
+    said = holdfast("plan", app, "--method", "ppa", "--replicas", "3", "--stats", path)
+    assert said.code == 0, said.err
+    assert f"Measured: {path}" in said.out
+
+
+def test_a_bound_that_only_followers_keep_is_planned_with_them(holdfast, app):
+    """The sentence names the followers, and their cost stands below the table."""
+    said = holdfast("plan", app, "--max-recovery", "300ms")
+    assert said.code == 0, said.err
+    assert "hot followers of rows and count" in said.out.splitlines()[0]
+    assert "hot followers of rows, count: " in said.out
+    never = holdfast("plan", app, "--max-recovery", "300ms", "--max-replicas", "0")
+    assert never.code == 1

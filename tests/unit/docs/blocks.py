@@ -8,6 +8,7 @@ A comment right before a block says so: `<!-- block: KIND [FILE] -->`.
 | `compare` | the output of the Python block before it |
 | `run-full` | commands, run on Spark by `make chaos`; always checked against the command line |
 | `session` | commands of one session: run, look and kill while it runs, verify after it; likewise |
+| `stranger` | commands that `scripts/stranger.py` types into a fresh clone; likewise checked |
 | `parse` | commands that a test cannot run; ours are checked against the command line |
 | `faults` | a schedule of faults, read |
 | `output` | what somebody saw; not compared |
@@ -26,7 +27,7 @@ PAGES = tuple(
     ROOT / name for name in ("README.md", "docs/tutorial.md", "docs/guides/quickstart.md")
 )
 KINDS = frozenset(
-    {"exec", "compare", "run-full", "session", "parse", "faults", "output", "picture"}
+    {"exec", "compare", "run-full", "session", "stranger", "parse", "faults", "output", "picture"}
 )
 _FENCE = re.compile(
     r"(?:^<!-- block: (?P<said>[^>]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",

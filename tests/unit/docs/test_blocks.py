@@ -67,7 +67,7 @@ def test_commands_are_ones_that_there_are(page):
     """Subcommands, options and files of every `holdfast` command exist."""
     seen = 0
     for block in blocks(page):
-        if block.kind in {"run-full", "session", "parse"}:
+        if block.kind in {"run-full", "session", "stranger", "parse"}:
             for words in commands(block):
                 if words[0] == "holdfast":
                     _parse(words[1:], block.where)

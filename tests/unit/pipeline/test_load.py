@@ -57,6 +57,7 @@ def test_a_file_may_import_its_neighbours(tmp_path):
         ("def broken(:\n  pass", "app.py:1: "),
         ("x = 1\nx = 1 / 0", "app.py:2: ZeroDivisionError: division by zero"),
         ("import holdfast_no_such", "ModuleNotFoundError"),
+        ("raise SystemExit(3)", "app.py:1: SystemExit: 3; what a script does"),
         ("from holdfast.pipeline import Pipeline\npipeline = Pipeline('p')", "p: has no sink"),
     ],
 )

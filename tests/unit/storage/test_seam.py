@@ -89,7 +89,12 @@ LISTED = {
         "exists fcntl.flock glob mkdir open os.utime read_bytes replace unlink write_text",
         MACHINE,
     ),
+    "runtime/spark/start/nursery.py": ("open", MACHINE),
     "runtime/spark/start/prepare.py": ("exists", MACHINE),
+    "runtime/spark/start/python.py": (
+        "chmod exists is_file mkdir replace write_text",
+        MACHINE,
+    ),
     "runtime/spark/start/pickled.py": ("mkdir replace write_bytes", INPUT),
     "runtime/spark/start/session.py": ("mkdir", MACHINE),
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
@@ -117,7 +122,7 @@ LISTED = {
     ),
     "testing/pipelines.py": ("glob tempfile.TemporaryDirectory", FAKE),
     "topology/files.py": ("write_text", INPUT),
-    "verify/keep.py": ("glob mkdir shutil.copyfile", APART),
+    "verify/keep.py": ("mkdir shutil.copyfile", APART),
     "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
     "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
 }

@@ -34,8 +34,8 @@ class LaunchSettings:
     """Restarts of a coordinator that ended by itself or could not be started, for want of room or
     memory for example: spread over two and a half minutes."""
     start_s: float = 600.0
-    """A node that cannot run units after this long hangs and is killed. The longest a healthy one
-    takes is a spare whose rehearsals, one per segment, each use up their time."""
+    """A node that cannot run units after this long hangs and is killed. A healthy one takes as long
+    as a session and the schemas of the pipeline do, on a machine that has much else to do."""
     failed_starts: int = 4
     """Nodes in a row that may end before they can run units; none is replaced after that until
     one has come up."""

@@ -1,4 +1,4 @@
-"""Brute force: every set of cuts, every level, every snapshot interval, every number of spares.
+"""Brute force: every set of cuts and of replicas, all levels, snapshot intervals and spares.
 
 The reference the other algorithms are judged by. It shares the recovery model with them and nothing
 else: plans are evaluated whole, at their own load. O(2^n * levels^n * snapshots^n), so it is for
@@ -21,6 +21,7 @@ from holdfast.planners.joint.exact import Search
 from holdfast.planners.joint.problem import SLACK, Choice, Problem
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
+from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan, segments_of
 
 MAX_FREE = 12
@@ -36,6 +37,7 @@ class _Options:
     parts: list[tuple[int, ...]]
     level: NDArray[np.int64]
     snapshots: NDArray[np.int64]
+    replicated: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,6 +48,7 @@ class Table:
     spares: int
     level: NDArray[np.int64]
     snapshots: NDArray[np.int64]
+    replicated: NDArray[np.bool_]
     sound: NDArray[np.bool_]
     """Keeps up, fits the machine, has allowed levels: a plan at all."""
     excess: FloatArray
@@ -105,6 +108,7 @@ def choice_of(problem: Problem, table: Table, row: int) -> Choice:
                 operators=part,
                 interval_s=float(problem.levels[table.level[row, k]]),
                 snapshot_batches=int(table.snapshots[row, k]),
+                replicated=bool(table.replicated[row, k]),
             )
             for k, part in enumerate(table.parts)
         ),
@@ -122,15 +126,30 @@ def _options(problem: Problem, ends: set[int]) -> _Options:
     stateful = [problem.model.demands.of(part)[CPU_SNAPSHOT] > 0 for part in parts]
     choices = [problem.snapshots if keeps else problem.snapshots[-1:] for keeps in stateful]
     snapshots = np.array(list(product(*choices)), np.int64)
-    if len(levels) * len(snapshots) > MAX_COMBINATIONS:
+    hot = _replicated(problem, parts)
+    if len(levels) * len(snapshots) * len(hot) > MAX_COMBINATIONS:
         raise BadInputError(
             "there are too many combinations of intervals to try all",
             where="--algorithm",
             hint="write exact or auto",
         )
+    paces = np.repeat(levels, len(snapshots), axis=0)
+    kept = np.tile(snapshots, (len(levels), 1))
     return _Options(
-        parts, np.repeat(levels, len(snapshots), axis=0), np.tile(snapshots, (len(levels), 1))
+        parts,
+        np.repeat(paces, len(hot), axis=0),
+        np.repeat(kept, len(hot), axis=0),
+        np.tile(hot, (len(paces), 1)),
     )
+
+
+def _replicated(problem: Problem, parts: list[tuple[int, ...]]) -> NDArray[np.bool_]:
+    """Every set of segments that may have followers; rows are sets."""
+    if not problem.max_replicas:
+        return np.zeros((1, len(parts)), np.bool_)
+    sets = np.array(list(product((False, True), repeat=len(parts))), np.bool_)
+    shards = np.array([problem.model.load.shards[part[-1]] for part in parts])
+    return np.asarray(sets[(sets * shards).sum(axis=1) <= problem.max_replicas])
 
 
 def _inputs(problem: Problem, parts: list[tuple[int, ...]]) -> list[set[int]]:
@@ -144,10 +163,13 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
     demand = np.array([model.demands.of(part) for part in parts])[None, :, :]
     interval = problem.levels[options.level]
     snapshots = options.snapshots.astype(float)
-    cpu = model.cpu(demand, interval, snapshots).sum(axis=1) + model.export_cpu
+    each = model.cpu(demand, interval, snapshots)
+    each = each * (1.0 + FOLLOWER_CPU * options.replicated)
+    cpu = each.sum(axis=1) + model.export_cpu
     stretch = model.stretch(cpu)[:, None]
     batch = model.batch_s(demand, interval, stretch)
     p95 = model.phases(demand, interval, snapshots, stretch, spares).p95
+    p95 = np.where(options.replicated, failover_p95(stretch), p95)
     allowed = np.ones(len(cpu), np.bool_)
     own = np.ones(len(cpu), np.bool_)
     for k, part in enumerate(parts):
@@ -171,6 +193,7 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
         spares=spares,
         level=options.level,
         snapshots=options.snapshots,
+        replicated=options.replicated,
         sound=allowed & keeps_up & (cpu < model.machine.cores),
         excess=p95.max(axis=1),
         own=own,

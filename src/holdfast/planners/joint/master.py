@@ -23,6 +23,7 @@ from holdfast.planners.joint.columns import Segments
 from holdfast.planners.joint.problem import SLACK, Choice, Problem, within
 from holdfast.planners.milp import Model, minimise
 from holdfast.predict.recovery import FloatArray
+from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan
 
 IntArray = NDArray[np.int64]
@@ -31,13 +32,18 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
-    """(segment, level) pairs that keep their own bounds, each with its cheapest snapshots."""
+    """(segment, level) pairs that keep their own bounds, each with its cheapest snapshots.
+
+    A pair that keeps its bound on recovery by followers, or more cheaply so, is there with them.
+    """
 
     segment: IntArray
     level: IntArray
     snapshots: IntArray
     cpu: FloatArray
     batch_s: FloatArray
+    followers: IntArray
+    """How many units run as followers; 0: none has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,12 +120,41 @@ class Master:
             chosen = np.where(np.isfinite(p95) & (p95 <= limit), count, chosen)
         segment, level = np.nonzero(fits & (chosen > 0))
         snapshots = chosen[segment, level]
-        return Columns(
+        passive = Columns(
             segment=segment,
             level=level,
             snapshots=snapshots,
             cpu=model.cpu(demand[segment], problem.levels[level], snapshots.astype(float)),
             batch_s=batch[segment, level],
+            followers=np.zeros(len(segment), np.int64),
+        )
+        if not problem.max_replicas:
+            return passive
+        return self._with_followers(passive, fits, batch, stretch)
+
+    def _with_followers(
+        self, passive: Columns, fits: NDArray[np.bool_], batch: FloatArray, stretch: FloatArray
+    ) -> Columns:
+        """Columns with the replicated ones that may be cheaper than those without."""
+        problem, demand = self.problem, self.segments.demand
+        late = float(failover_p95(stretch))
+        in_time = np.array([within(late, bound) for bound in self._bounds])
+        segment, level = np.nonzero(fits & in_time[:, None])
+        longest = np.full(len(segment), problem.snapshots[-1])
+        own = problem.model.cpu(demand[segment], problem.levels[level], longest.astype(float))
+        cpu = (1.0 + FOLLOWER_CPU) * own
+        known = np.full(fits.shape, np.inf)
+        known[passive.segment, passive.level] = passive.cpu
+        better = cpu < known[segment, level]
+        segment, level = segment[better], level[better]
+        shards = problem.model.load.shards[self._roots[segment]].astype(np.int64)
+        return Columns(
+            segment=np.concatenate([passive.segment, segment]),
+            level=np.concatenate([passive.level, level]),
+            snapshots=np.concatenate([passive.snapshots, longest[better]]),
+            cpu=np.concatenate([passive.cpu, cpu[better]]),
+            batch_s=np.concatenate([passive.batch_s, batch[segment, level]]),
+            followers=np.concatenate([passive.followers, shards]),
         )
 
     def _model(self, columns: Columns, at_cpu: float, barred: list[frozenset[int]]) -> Model | None:
@@ -156,6 +191,7 @@ class Master:
         lower[first_edge + steps - 1 :: steps] = 0.0
         more = self._path_rows(columns, at_cpu, rows, size)
         more += _bar_rows(barred, rows, size + len(more))
+        more += self._follower_row(columns, rows, size + len(more))
         return Model(
             cost=columns.cpu,
             matrix=rows.matrix((size + len(more), count)),
@@ -165,6 +201,14 @@ class Master:
             upper=np.ones(count),
             integer=np.ones(count, np.bool_),
         )
+
+    def _follower_row(self, columns: Columns, rows: _Triplets, row: int) -> list[float]:
+        hot = np.flatnonzero(columns.followers)
+        if not len(hot) or np.isinf(self.problem.max_replicas):
+            return []
+        for column in hot.tolist():
+            rows.add(row, column, float(columns.followers[column]))
+        return [float(self.problem.max_replicas)]
 
     def _path_rows(
         self, columns: Columns, at_cpu: float, rows: _Triplets, start: int
@@ -189,6 +233,7 @@ class Master:
                 operators=self.segments.operators[columns.segment[k]],
                 interval_s=float(self.problem.levels[columns.level[k]]),
                 snapshot_batches=int(columns.snapshots[k]),
+                replicated=bool(columns.followers[k]),
             )
             for k in taken
         ]

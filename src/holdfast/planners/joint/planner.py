@@ -19,6 +19,7 @@ USES = (
     "statistics",
     "intervals",
     "snapshots",
+    "max_replicas",
 )
 
 

@@ -1,7 +1,8 @@
 """The joint problem: what may be chosen, what a choice is worth, and whether it keeps the bounds.
 
 Choose which operators' output to log, for every segment that results one batch interval out of a
-few levels and one snapshot interval, and a number of warm spares, so that the 95th percentile of
+few levels and one snapshot interval, whether it has hot followers, and a number of warm spares, so
+that the 95th percentile of
 every operator's recovery, the end-to-end latency and the CPU overhead keep their bounds, at the
 least cost. Cost is counted in cores: CPU beyond that of the uncut pipeline, plus what warm spares
 take.
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from holdfast.errors import BadInputError
 from holdfast.planners.interface import PlanRequest
 from holdfast.predict.recovery import FloatArray, Prediction, RecoveryModel
+from holdfast.predict.replicas import follower_counts, predict_replicated
 from holdfast.predict.segments import SegmentPlan
 from holdfast.topology.boundaries import Reason
 from holdfast.topology.graph import Topology
@@ -82,6 +84,8 @@ class Problem:
     forbidden: frozenset[int]
     """Operators that must be fused with their consumer."""
     bounds: Bounds
+    max_replicas: float = 0
+    """How many units may have a hot follower; 0: none."""
 
     @property
     def size(self) -> int:
@@ -141,9 +145,12 @@ class Problem:
     def with_bounds(self, bounds: Bounds) -> Problem:
         return replace(self, bounds=bounds)
 
+    def with_replicas(self, most: float) -> Problem:
+        return replace(self, max_replicas=most)
+
     def predict(self, choice: Choice, *, at_cpu: float | None = None) -> Prediction:
-        return self.model.predict(
-            choice.segments, choice.spares, uncut_cpu=self.uncut_cpu, at_cpu=at_cpu
+        return predict_replicated(
+            self.model, choice.segments, choice.spares, uncut_cpu=self.uncut_cpu, at_cpu=at_cpu
         )
 
     def evaluate(self, choice: Choice) -> Evaluation:
@@ -172,6 +179,9 @@ class Problem:
                 prediction.phases.p95[i], min(self.recovery_bound[list(segment.operators)])
             ):
                 found.append(f"{name[segment.root]} recovers too slowly")
+        followers = sum(follower_counts(self.model, choice.segments))
+        if followers > self.max_replicas:
+            found.append(f"it needs {followers} replicas and may have {self.max_replicas:g}")
         if not within(prediction.overhead, self.bounds.overhead):
             found.append("it takes too much CPU")
         if not within(prediction.end_to_end_s, self.bounds.latency_s):
@@ -215,6 +225,7 @@ def make_problem(topology: Topology, request: PlanRequest) -> Problem:
             overhead=_bound(request.max_overhead, 1.0, "--max-overhead"),
             latency_s=_bound(request.max_latency, scale, "--max-latency"),
         ),
+        max_replicas=_most_replicas(request.max_replicas),
     )
 
 
@@ -234,6 +245,12 @@ def _bound(value: float | None, scale: float, where: str) -> float:
     if math.isnan(value) or value < 0:
         raise BadInputError(f"is {value:g}", where=where, hint="write a number of 0 or more")
     return value * scale
+
+
+def _most_replicas(asked: int | None) -> int:
+    if asked is not None and asked < 0:
+        raise BadInputError(f"is {asked}", where="--max-replicas", hint="write 0 or more")
+    return asked or 0
 
 
 def _epochs(intervals: Sequence[float], scale: float, epoch_s: float) -> tuple[int, ...]:

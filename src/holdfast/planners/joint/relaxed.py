@@ -49,7 +49,9 @@ def lower_bound(problem: Problem, *, buckets: int = BUCKETS_BOUND) -> float:
     for spares in problem.spare_options:
         restore = problem.model.restore(spares)
         if restore not in known:
-            tree = relaxation(problem, spares, buckets=buckets)
+            # A follower keeps any bound, at a price that is not looked at here.
+            hot = problem.max_replicas > 0
+            tree = None if hot else relaxation(problem, spares, buckets=buckets)
             known[restore] = problem.uncut_cpu if tree is None else tree.solve()
         bounds.append(problem.cost(max(problem.uncut_cpu, known[restore]), spares))
     return min(bounds)

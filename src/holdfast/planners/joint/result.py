@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from holdfast.plan import JointPlan, Latency, PlannedSegment, RecoveryPhases
 from holdfast.planners.joint.problem import Evaluation, Problem
+from holdfast.predict.replicas import follower_bytes, follower_cpu
+from holdfast.predict.takeover import Phases
 
 
 def describe(
@@ -45,10 +47,14 @@ def describe(
                 batch_epochs=round(float(prediction.interval_s[k]) / epoch_s),
                 snapshot_batches=segment.snapshot_batches,
                 batch_time=float(prediction.batch_s[k]) / scale,
+                replicated=segment.replicated,
             )
             for k, segment in enumerate(segments)
         ),
         spares=found.choice.spares,
+        replicas=tuple(names[segment.root] for segment in segments if segment.replicated),
+        replica_cpu=follower_cpu(problem.model, segments, prediction.interval_s),
+        replica_memory=follower_bytes(problem.model, segments),
         epoch=epoch_s / scale,
         recovery_latency=_in_order(
             problem,
@@ -59,13 +65,7 @@ def describe(
             },
         ),
         recovery_phases={
-            names[segment.root]: RecoveryPhases(
-                **{
-                    name: float(getattr(phases, name)[k]) / scale
-                    for name in ("detection", "restore", "load", "replay", "catch_up")
-                }
-            )
-            for k, segment in enumerate(segments)
+            names[segment.root]: _phases(phases, k, scale) for k, segment in enumerate(segments)
         },
         results_recovery=Latency(
             median=prediction.results[0] / scale, p95=prediction.results[1] / scale
@@ -75,6 +75,11 @@ def describe(
         cpu=prediction.cpu,
         uncut_cpu=problem.uncut_cpu,
     )
+
+
+def _phases(phases: Phases, segment: int, scale: float) -> RecoveryPhases:
+    names = ("detection", "restore", "load", "replay", "catch_up")
+    return RecoveryPhases(**{name: float(getattr(phases, name)[segment]) / scale for name in names})
 
 
 def _in_order(problem: Problem, by_position: Mapping[int, Latency]) -> dict[str, Latency]:

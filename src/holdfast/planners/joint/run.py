@@ -84,6 +84,7 @@ def make_plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPl
         max_recovery=request.max_recovery,
         max_overhead=request.max_overhead,
         max_latency=request.max_latency,
+        max_replicas=request.max_replicas,
     )
 
 
@@ -91,6 +92,11 @@ def _plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
     problem = make_problem(topology, request)
     runner = Runner(algorithm_for(problem, request.algorithm), solve)
     search = runner.run(problem)
+    if search.best is None and request.max_replicas is None and _bounds_recovery(problem):
+        hot = problem.with_replicas(math.inf)
+        replicated = runner.run(hot)
+        if replicated.best is not None:
+            problem, search = hot, replicated
     if search.best is not None:
         stopped = solve.should_stop() and not search.optimal
         return describe(
@@ -149,6 +155,10 @@ def make_sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep 
         points=tuple(points),
         step=True,
     )
+
+
+def _bounds_recovery(problem: Problem) -> bool:
+    return bool(np.isfinite(problem.recovery_bound).any())
 
 
 def _finite(value: float) -> float | None:

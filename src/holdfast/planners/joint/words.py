@@ -18,10 +18,12 @@ from holdfast.topology.graph import Topology
 def explain(topology: Topology, request: PlanRequest, result: JointPlan) -> Sequence[str]:
     """One sentence per boundary, per segment that could run less often, and for the spares."""
     problem = make_problem(topology, request)
+    if result.replicas and not problem.max_replicas:
+        problem = problem.with_replicas(math.inf)
     if not result.feasible:
         return [result.note, *_ways_out(result, topology)]
     words = _Words(problem, _choice(problem, result))
-    return [*words.boundaries(), *words.intervals(), *words.spares()]
+    return [*words.boundaries(), *words.intervals(), *words.replicas(), *words.spares()]
 
 
 def _ways_out(result: JointPlan, topology: Topology) -> Iterator[str]:
@@ -45,6 +47,7 @@ def _choice(problem: Problem, result: JointPlan) -> Choice:
                 operators=tuple(index[name] for name in segment.operators),
                 interval_s=segment.batch_epochs * epoch_s,
                 snapshot_batches=segment.snapshot_batches,
+                replicated=segment.replicated,
             )
             for segment in result.segments
         ),
@@ -86,6 +89,18 @@ class _Words:
                 + (reason or "would not be cheaper")
             )
 
+    def replicas(self) -> Iterator[str]:
+        for i, segment in enumerate(self.choice.segments):
+            if not segment.replicated:
+                continue
+            parts = list(self.choice.segments)
+            parts[i] = replace(segment, replicated=False)
+            without = self.problem.evaluate(replace(self.choice, segments=tuple(parts)))
+            yield (
+                f"segment {self.names[segment.root]} has a hot follower because without one "
+                f"{self._reason(without) or 'keeping the bounds would take more CPU'}"
+            )
+
     def spares(self) -> Iterator[str]:
         spares = self.choice.spares
         if not spares:
@@ -122,7 +137,10 @@ class _Words:
         for interval in self.problem.levels.tolist():
             for snapshots in self.problem.snapshots:
                 one = SegmentPlan(
-                    operators=operators, interval_s=interval, snapshot_batches=snapshots
+                    operators=operators,
+                    interval_s=interval,
+                    snapshot_batches=snapshots,
+                    replicated=lower.replicated,
                 )
                 parts = [one if s is lower else s for s in self.choice.segments if s is not upper]
                 yield Choice(segments=tuple(parts), spares=self.choice.spares)

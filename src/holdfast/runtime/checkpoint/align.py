@@ -134,5 +134,6 @@ def _check_log(checkpoint: Storage, unit: str, end: str) -> None:
     if entry >= 0 and not any(map(checkpoint.exists, names)):
         raise CheckFailedError(
             f"{unit}: a batch was recorded up to entry {entry} of the source's own log, and no "
-            f"checkpoint has it: put it back, or start again with --reset {UnitId.parse(unit).segment}"
+            f"checkpoint has it: put it back, or start again with --reset "
+            f"{UnitId.parse(unit).segment}"
         )

@@ -123,6 +123,10 @@ class SliceLog:
         """What the change that made a unit says of it."""
         return self.run(self.steps().child(unit))
 
+    def carriers(self, stream: str) -> tuple[Child, ...]:
+        """Who carries a stream once all changes on record are carried out; nobody before any."""
+        return tuple(self.run(self.steps().carriers(stream)))
+
     def heirs(self, unit: str, ended: streams_unit.Ended) -> tuple[str, ...]:
         """Who carries on what a unit has carried, as far as that is on record."""
         if ended.change is None:

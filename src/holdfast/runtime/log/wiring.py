@@ -54,11 +54,10 @@ def first_change(segment: Segment, *, start: int | None = None) -> Change:
     )
 
 
-def begin_alone(log: SliceLog, *streams: str) -> None:
-    """The same for streams of a throw-away log, each carried by one unit."""
+def begin_alone(log: SliceLog, *streams: str, shards: int = 1) -> None:
+    """The first changes of streams in a log of their own, which belongs to no deployment."""
     for stream in streams:
-        segment = Segment(name=stream, kind="inner", operators=(stream,))
-        log.run(_begin(segment))
+        log.run(_begin(Segment(name=stream, kind="inner", operators=(stream,), shards=shards)))
 
 
 def begin(log: SliceLog, deployment: Deployment) -> None:

@@ -218,25 +218,36 @@ class NodeProgram:
         )
 
     def _warm(self) -> None:
-        """Open the host; spares only are warmed, a worker's units would have to share the time."""
+        """Open the host; spares only are warmed, a worker's units would have to share the time.
+
+        A node is up when it is open, for it can run units then: a spare may have to long before
+        its rehearsals are over, and whatever ends it afterwards was no failed start.
+        """
         try:
-            if self._settings.spare:
-                self._host.warm()
-            else:
-                self._ready = True
-                self._host.open()
+            self._ready = not self._settings.spare
+            self._host.open()
         except Exception as error:
             # Without a session this node is of no use, and another one may have better luck.
             log.exception("cannot start")
             # Also where the launcher looks for the reason.
             traceback.print_exc()
             self._kill_everything(BAD_INPUT if isinstance(error, BadInputError) else 1)
-        marker = up_marker(self._settings.run_dir, self._settings.node)
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+        self._mark_up()
+        if self._settings.spare:
+            try:
+                self._host.warm()
+            except Exception:
+                # Its units will start more slowly; it may run some already.
+                log.exception("cannot rehearse")
         self._ready = True
         log.info("warm" if self._settings.spare else "open")
         self._beat_now.set()
+
+    def _mark_up(self) -> None:
+        """Tell the launcher that this node has started."""
+        marker = up_marker(self._settings.run_dir, self._settings.node)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
 
     def _poll(self) -> None:
         while not self._ending.is_set():

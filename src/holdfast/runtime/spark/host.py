@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import threading
 import traceback
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
-from holdfast.errors import BadInputError
+from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.layout import SCHEMAS
@@ -47,6 +48,10 @@ from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage import open_storage
 
 STOP_TIMEOUT_S = 15.0
+
+
+class JavaEndedError(HoldfastError):
+    """A node has lost its Java virtual machine: killed for want of memory, for example."""
 
 
 class SparkUnitHost:
@@ -102,9 +107,21 @@ class SparkUnitHost:
                 running.stop()
 
     def poll(self) -> list[UnitReport]:
+        """Raises if the node's Java has ended: nothing can run here any more."""
+        ended = self._java_ended()
+        if ended is not None:
+            raise JavaEndedError(f"the Java of this node has ended with {ended}")
         with self._lock:
             units = list(self._units.values())
         return [unit.status() for unit in units]
+
+    def _java_ended(self) -> int | None:
+        """The exit code of this node's own Java, None while it runs or was never started."""
+        if self._spark is None or not self._owns_session:
+            return None
+        gateway: Any = self._spark.sparkContext._gateway  # noqa: SLF001 - no public way to it
+        process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+        return None if process is None else process.poll()
 
     def open(self) -> None:
         self.session()

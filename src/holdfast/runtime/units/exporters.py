@@ -38,6 +38,8 @@ from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
 from holdfast.streams.unit import End, Proposal, RunBatch
 
+NOT_A_NUMBER = "NaN"
+"""What an upsert's key is in Sqlite if it is a float that is no number."""
 TEMPORARY = ".holdfast-*.tmp"
 """Files of ours in a sink's folder that are not yet what they will be."""
 
@@ -152,7 +154,10 @@ class SqliteDelivery(Delivery):
 
     @contextmanager
     def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
-        columns = [[_sqlite_value(item) for item in column.to_pylist()] for column in rows]
+        columns = [
+            [_sqlite_value(item, key=index in self._key) for item in column.to_pylist()]
+            for index, column in enumerate(rows.columns)
+        ]
         values = list(zip(*columns, strict=True))
         if self._key:
             values = list({self._key_of(row): row for row in values}.values())
@@ -262,10 +267,12 @@ def _sqlite_type(kind: Any) -> str:
     return "BLOB" if pa.types.is_binary(kind) else "TEXT"
 
 
-def _sqlite_value(value: Any) -> Any:
+def _sqlite_value(value: Any, *, key: bool) -> Any:
     if isinstance(value, dt.datetime | dt.date):
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
-    # Sqlite knows no NaN and would store NULL; said here, so that keys are compared as stored.
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, float) and math.isnan(value):
+        # Sqlite knows no NaN and would store NULL. That is another key, so there it is a text.
+        return NOT_A_NUMBER if key else None
+    return value

@@ -203,16 +203,30 @@ class TakenFiles:
         self.names: set[str] = set()
         self._since = 0
         """Records since the last snapshot."""
-        covered = -1
-        snapshots = store.names(self._snapshots)
-        if snapshots:
-            covered = int(snapshots[-1])
-            self._load(f"{self._snapshots}/{snapshots[-1]}")
-        for name in store.names(self._deltas):
-            number = int(name)
-            if number > covered:
-                self._load(f"{self._deltas}/{name}")
+        while not self._loaded():
+            pass  # as often as a snapshot was put meanwhile, which is once in many batches
+
+    def _loaded(self) -> bool:
+        """Read the names on record; False if some may have moved into a snapshot meanwhile.
+
+        An older generation may live on for a while and put one. It removes what it covers, so who
+        found the one before, and what comes behind it no more, would take files a second time.
+        """
+        self.names.clear()
+        self._since = 0
+        snapshots = self._store.names(self._snapshots)
+        covered = int(snapshots[-1]) if snapshots else -1
+        found = [f"{self._snapshots}/{name}" for name in snapshots[-1:]]
+        for name in self._store.names(self._deltas):
+            if int(name) > covered:
+                found.append(f"{self._deltas}/{name}")
                 self._since += 1
+        for name in found:
+            data = self._store.get(name)
+            if data is None:
+                return False
+            self.names.update(Path(path).name for path in json.loads(data))
+        return self._store.names(self._snapshots)[-1:] == snapshots[-1:]
 
     def add(self, number: int, names: list[str], present: Callable[[], set[str]]) -> None:
         """A batch takes these; `present` lists the directory, which is asked now and then."""
@@ -234,7 +248,3 @@ class TakenFiles:
                 if int(name) < end:
                     self._store.delete(f"{folder}/{name}")
         self._since = 0
-
-    def _load(self, name: str) -> None:
-        data = self._store.get(name)
-        self.names.update(Path(path).name for path in (json.loads(data) if data else ()))

@@ -211,27 +211,8 @@ class Units(ABC):
             self.checkpoints[key] = {}
             self.commits.setdefault(unit, []).append(self.checkpoints[key])
         mine = self.checkpoints[key]
-        while not mine:
-            yield Local()
-            mine.update(self._clone(unit))
-            if mine:
-                break
-            try:
-                first = yield from self.initial(protocol, child)
-            except TrimmedError as error:
-                if any(self.commits[unit]):
-                    continue  # another one was faster, and what both needed is gone
-                if unit in self.sealed:
-                    return
-                raise Violation(f"{unit}: what it is born with is gone: {error}") from error
-            if first == "void":
-                return
-            if first is None:
-                yield Idle(on=tuple(f"{parent}/commits" for parent in self.units))
-                continue
-            yield Local()
-            mine[-1] = first
-            self.memory.touch(f"{unit}/commits")
+        if not (yield from self._begin_unit(protocol, child, mine)):
+            return
         seg = self.segments[child.segment]
         while True:
             newest = yield Newest(claims(unit, replica))
@@ -273,6 +254,32 @@ class Units(ABC):
             self.memory.touch(f"{unit}/commits")
             self.count["batches"] += 1
             yield from self._drop_commits(protocol, unit, mine)
+
+    def _begin_unit(self, protocol: Floors, child: Child, mine: dict[int, Snapshot]) -> Process:
+        """Give a unit its first commit, cloned or born with; False: it never runs."""
+        unit = child.unit
+        while not mine:
+            yield Local()
+            mine.update(self._clone(unit))
+            if mine:
+                break
+            try:
+                first = yield from self.initial(protocol, child)
+            except TrimmedError as error:
+                if any(self.commits[unit]):
+                    continue  # another one was faster, and what both needed is gone
+                if unit in self.sealed:
+                    return False
+                raise Violation(f"{unit}: what it is born with is gone: {error}") from error
+            if first == "void":
+                return False
+            if first is None:
+                yield Idle(on=tuple(f"{parent}/commits" for parent in self.units))
+                continue
+            yield Local()
+            mine[-1] = first
+            self.memory.touch(f"{unit}/commits")
+        return True
 
     def _drop_commits(self, protocol: Floors, unit: str, mine: dict[int, Snapshot]) -> Process:
         """Keep the newest few, and the one that heirs or repairs may need."""

@@ -87,7 +87,7 @@ def join(left: DataFrame, right: DataFrame, *, reach_s: int) -> DataFrame:
 
 
 def own_sessions(frame: DataFrame, *, gap_s: int) -> DataFrame:
-    """Sessions once more, with state of one's own."""
+    """Sessions once more, with custom state."""
 
     def follow(
         key: tuple[str], pages: Iterator[pd.DataFrame], state: GroupState

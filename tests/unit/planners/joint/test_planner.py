@@ -96,7 +96,7 @@ def test_json_contract() -> None:
 
 def test_infeasible_contract_and_the_nearest_bound() -> None:
     """What cannot be kept is answered with a bound that can, and just so."""
-    request = PlanRequest(max_recovery=5.0)
+    request = PlanRequest(max_recovery=5.0, max_replicas=0)
     found = plan(request)
     data = found.to_json()
     assert not found.feasible
@@ -105,8 +105,8 @@ def test_infeasible_contract_and_the_nearest_bound() -> None:
     assert data["objective"] is data["overhead"] is data["spares"] is None
     nearest = found.nearest["max_recovery"]
     assert nearest is not None
-    assert plan(PlanRequest(max_recovery=nearest)).feasible
-    assert not plan(PlanRequest(max_recovery=nearest * 0.995)).feasible
+    assert plan(replace(request, max_recovery=nearest)).feasible
+    assert not plan(replace(request, max_recovery=nearest * 0.995)).feasible
     assert "--max-recovery" in found.note
 
 

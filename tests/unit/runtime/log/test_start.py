@@ -96,8 +96,8 @@ def test_a_vanished_checkpoint_is_refused_with_what_can_be_done(log):
         require_start(log, DEPLOYMENT, C, first=0, checkpointed=True)
     assert str(found.value) == (
         "c.0#0: its checkpoint is gone, and it cannot begin with batch 0: its own batches before "
-        "30 are trimmed; all of its input is there from epoch 30 on, but to begin at a later epoch is "
-        "not supported yet; put checkpoints/c.0#0 back, or choose another --run-dir; under "
+        "30 are trimmed; all of its input is there from epoch 30 on, but to begin at a later epoch "
+        "is not supported yet; put checkpoints/c.0#0 back, or choose another --run-dir; under "
         "--keep-input any operator can be reset later"
     )
     assert "\n" not in str(found.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sqlite3
 import threading
@@ -21,8 +22,8 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
-from holdfast.runtime.units.places import check_sinks
+from holdfast.runtime.units.exporters import ExporterUnit, SqliteDelivery, make_delivery
+from holdfast.runtime.units.places import Life, check_sinks
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.streams.records import Slice
 
@@ -277,6 +278,20 @@ def test_null_is_a_key_like_any_other(tmp_path):
     publish(tmp_path, [(None, 1), (1, 1), (None, 2)], [(None, 3), (2, 5)], [(1, 9)])
     deliver(exporter(tmp_path, Sqlite("out.db"), upsert_key=("key",)), 2)
     assert rows_of(tmp_path / "out.db") == [(1, 9), (2, 5), (None, 3)]
+
+
+def test_a_key_that_is_no_number_is_not_the_key_null(tmp_path):
+    """Sqlite would take NaN for NULL; as a key it is another one, as in Spark."""
+    schema = pa.schema([("key", pa.float64()), ("value", pa.float64())])
+    boundary = Boundary(operator="a", mode="upsert", upsert_key=("key",))
+    life = Life(sink="out", id="1")
+    delivery = SqliteDelivery(tmp_path / "out.db", "results", life, boundary, schema)
+    for number in range(2):
+        values = [(math.nan, number), (None, number + 10), (-0.0, math.nan), (0.0, number + 20)]
+        rows = pa.Table.from_pylist([{"key": k, "value": v} for k, v in values], schema=schema)
+        with delivery.prepared(number, rows) as deliver_now:
+            deliver_now()
+    assert rows_of(tmp_path / "out.db") == [("NaN", 1.0), (0.0, 21.0), (None, 11.0)]
 
 
 def test_an_upsert_finds_its_row_by_an_index(tmp_path):

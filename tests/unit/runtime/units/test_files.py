@@ -183,6 +183,35 @@ def test_records_grow_with_the_files_that_are_there(folder):
     assert Reader(folder, store, ranges=reader.ranges).batch() == []
 
 
+@pytest.mark.parametrize("folder_read", ["taken", "files"])
+@pytest.mark.parametrize("operation", ["names", "get"])
+def test_names_that_move_while_a_takeover_reads_them_are_found(
+    folder, monkeypatch, operation, folder_read
+):
+    """A generation that lives on may put a snapshot, and remove what it covers, at any moment."""
+    monkeypatch.setattr(module, "SNAPSHOT_EVERY", 3)
+    store = MemoryStorage()
+    old = Reader(folder, store)
+    for index in range(5):  # a snapshot of three, and two names behind it
+        put(folder, f"f{index}")
+        old.batch()
+    put(folder, "f5")
+    real = getattr(MemoryStorage, operation)
+
+    def overtaken(self, name):
+        found = real(self, name)
+        if name.startswith(f"units/in#0/{folder_read}") and len(old.ranges) == 5:
+            old.batch()  # the next snapshot
+            if operation == "get":
+                return real(self, name)
+        return found
+
+    monkeypatch.setattr(MemoryStorage, operation, overtaken)
+    new = Reader(folder, store, ranges=old.ranges)
+    assert len(old.ranges) == 6
+    assert new.batch() == []
+
+
 def test_a_missing_directory_is_one_line_with_its_full_path(tmp_path, monkeypatch):
     """Relative paths are taken from where the node works."""
     monkeypatch.chdir(tmp_path)

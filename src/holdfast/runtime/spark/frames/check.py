@@ -425,12 +425,15 @@ def _one_line(error: BaseException) -> str:
     return text.partition(" SQLSTATE:")[0].rstrip(".;")
 
 
+_OURS = __file__.partition("runtime/spark/")[0]
+
+
 def _place(error: BaseException) -> str:
     """Where in the user's own code it happened, if there is such a place."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename and frame.filename != __file__
+        if "site-packages" not in frame.filename and not frame.filename.startswith(_OURS)
     ]
     return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 

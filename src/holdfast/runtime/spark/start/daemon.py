@@ -32,6 +32,8 @@ PRELOADED = (
     "pandas",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
+    "pyspark.sql.streaming.stateful_processor_api_client",
+    "pyspark.sql.streaming.stateful_processor_util",
     "holdfast.runtime.spark.io.publish",
     "holdfast.runtime.spark.io.reader",
 )
@@ -78,5 +80,6 @@ def preload() -> None:
 
 if __name__ == "__main__":
     preload()
+    importlib.import_module("holdfast.runtime.spark.start.nursery").open_nursery()
     bear_names()
     importlib.import_module("pyspark.daemon").manager()

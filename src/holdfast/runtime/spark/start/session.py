@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ import holdfast
 from holdfast.runtime.spark.io.native import start_callbacks
 from holdfast.runtime.spark.start.archive import archive_options
 from holdfast.runtime.spark.start.java import find_java_home
+from holdfast.runtime.spark.start.launcher import NAME as NURSERY
 from holdfast.runtime.spark.start.native import find_jar
+from holdfast.runtime.spark.start.python import python_program
 from holdfast.runtime.units.slots import MIN_SLOTS
 from holdfast.streams.floors import RETAIN_BATCHES
 
@@ -61,6 +64,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Spark would hand the columns of a slice to Python functions as they are, and look for the
+    # others when Python has answered. Its source has released them by then: all would be null.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.codegen.cache.maxEntries": "500",
     "spark.sql.ui.retainedExecutions": "2",
@@ -102,7 +108,8 @@ def start_session(
     Tasks that wait for input hold a slot, so there must be more `slots` than cores: see `slots`.
     """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ[NURSERY] = f"holdfast-{uuid.uuid4().hex}"
     home = find_java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -125,6 +132,7 @@ def start_session(
     for key, value in {**SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    session.sparkContext.pythonExec = python_program(python)
     _silence(session)
     start_callbacks(session)
     return session

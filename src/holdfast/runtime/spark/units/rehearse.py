@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment.slicefiles import Files
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
@@ -53,9 +54,8 @@ def rehearse(
     try:
         begin(scratch, deployment)
         rows = sum(
-            _lay_out(real, scratch, UnitId(segment=stream, shard=shard), deployment)
+            _lay_out(real, scratch, deployment.segment(stream))
             for stream in deployment.streams_read(segment)
-            for shard in range(deployment.segment(stream).shards)
         )
         context = UnitContext(
             unit=UnitId(segment=segment.name, shard=0),
@@ -87,36 +87,46 @@ def _run(unit: SparkUnit) -> bool:
         unit.join(TIMEOUT_S)
 
 
-def _lay_out(real: SliceLog, scratch: SliceLog, unit: UnitId, deployment: Deployment) -> int:
-    """The newest slice of a unit, if it is not too large, as the slices 0, 1, ... of the copy.
+def _lay_out(real: SliceLog, scratch: SliceLog, producer: Segment) -> int:
+    """The newest slices of a stream, if they are not too large, as slices 0, 1, ... of the copy.
 
-    Gives the rows in it.
+    Gives the rows in them. Who carries the stream now may be others than at the beginning, which is
+    what the copy has.
     """
-    name = str(unit)
-    sample = _newest(real, name)
-    if sample is not None and sample.rows > MAX_ROWS:
-        sample = None
-    files = dict(sample.files) if sample else {}
-    for boundary in deployment.segment(unit.segment).outputs:
-        for file in files.get(boundary.name, ()):
-            data = real.data(name, boundary.name).read(file.name)
-            if data is None:  # trimmed meanwhile
-                files = {}
-                break
-            scratch.data(name, boundary.name).put_data(file.name, (data,))
-    for number in range(BATCHES):
-        scratch.publish(
-            Slice(
-                unit=name,
-                number=number,
-                after=number - 1,
-                upto=number,
-                files=files,
-                rows=sample.rows if sample and files else 0,
-                watermark_us=sample.watermark_us if sample else 0,
+    carriers = [child.unit for child in real.carriers(producer.name)]
+    rows = 0
+    for shard in range(producer.shards):
+        sample = _newest(real, carriers[shard % len(carriers)]) if carriers else None
+        if sample is not None and sample.rows > MAX_ROWS:
+            sample = None
+        unit = str(UnitId(segment=producer.name, shard=shard))
+        files = _copied(real, scratch, sample, unit) if sample else {}
+        found = sample.rows if sample and files else 0
+        for number in range(BATCHES):
+            scratch.publish(
+                Slice(
+                    unit=unit,
+                    number=number,
+                    after=number - 1,
+                    upto=number,
+                    files=files,
+                    rows=found,
+                    watermark_us=sample.watermark_us if sample else 0,
+                )
             )
-        )
-    return sample.rows if sample and files else 0
+        rows += found
+    return rows
+
+
+def _copied(real: SliceLog, scratch: SliceLog, sample: Slice, unit: str) -> Files:
+    """The files of a slice as those of a unit in the copy; none if they are trimmed meanwhile."""
+    for boundary, files in sample.files.items():
+        for file in files:
+            data = real.data(sample.unit, boundary).read(file.name)
+            if data is None:
+                return {}
+            scratch.data(unit, boundary).put_data(file.name, (data,))
+    return sample.files
 
 
 def _newest(real: SliceLog, unit: str) -> Slice | None:

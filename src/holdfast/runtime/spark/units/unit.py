@@ -51,16 +51,15 @@ from holdfast.runtime.spark.frames.compile import (
 )
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
-from holdfast.runtime.spark.units.birth import await_birth
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
 from holdfast.runtime.spark.units.side import choose_side
 from holdfast.runtime.units.aside import keep_version
+from holdfast.runtime.units.birth import await_birth, follow_inputs
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
-from holdfast.streams.handover import Birth
 from holdfast.streams.records import Range, Skip, Slice
 from holdfast.streams.unit import Ended, Position
 
@@ -166,7 +165,7 @@ class SparkUnit:
         context.log.claim(context.name, context.generation, context.replica)
         self._protocol = context.log.steps()
         born = await_birth(context, self._protocol, self.progress, self._stopping)
-        self._takeable = self._follow_inputs(born)
+        self._takeable = follow_inputs(context, born)
         folder, own = self._checkpoints(), context.generation
         there = generations(folder)
         source = self._clone_source(there)
@@ -481,15 +480,6 @@ class SparkUnit:
             self._takeable.passed(record.upto)
 
     # Telling
-
-    def _follow_inputs(self, born: Birth) -> Takeable:
-        """From the newest batch that is decided and published on."""
-        context, log = self.context, self.context.log
-        number, done = log.newest_batch(context.name), born.epoch
-        if number >= 0:
-            newest = log.need_range(context.name, number)
-            done = newest.upto if self._stored(number) is not None else newest.after
-        return Takeable(log, context.streams, batch_epochs=context.segment.batch_epochs, done=done)
 
     def _failed(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))
