@@ -29,7 +29,7 @@ def spark():
     session.stop()
 
 
-def events(epoch, seed):  # noqa: ARG001 - a generator is given one
+def events(epoch, seed):
     """Twelve rows a second of event time, over all keys in turn."""
     return [
         (START + dt.timedelta(seconds=epoch), f"k{(epoch * 12 + i) % KEYS}", epoch * 12 + i)
@@ -70,15 +70,9 @@ class Running:
         )
         self.log = SliceLog(folder)
         self.generation = generation
-        for unit in self.deployment.units():
-            if unit.segment != "window":
-                self.host.start(unit, generation, generation - 1 or None)
         self.begun = set()
-
-    def start_carriers(self):
-        """Start whatever carries the rescaled stream, or will."""
-        for name in shape_of(self.log, self.deployment.segment("window")).values():
-            self.start(name)
+        for unit in self.deployment.units():
+            self.start(str(unit))
 
     def start(self, name):
         if name not in self.begun:
@@ -102,7 +96,7 @@ class Running:
 
     def deliver(self, epochs):
         """Go on until so many more epochs are delivered."""
-        at = self.poll()["sums.0#0"].epoch
+        at = max(item.epoch for item in self.poll().values() if item.unit.segment == "sums")
         self.until(lambda found: found["sums.0#0"].epoch >= max(at, 0) + epochs)
 
     def scale(self, shards):
@@ -147,8 +141,6 @@ def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
     """One shard, three of uneven blocks, two, one, each with the state of those before."""
     run = Running(spark, tmp_path)
     try:
-        run.until(lambda found: "sums.0#0" in found)
-        run.start_carriers()
         run.deliver(12)
         for shards in (3, 2, 1):
             changes = run.scale(shards)

@@ -26,7 +26,7 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 EDGES = {
     "cli": (
         "control deployment draw faults health pipeline plan planners predict profile prove "
-        "reproduce rundir runtime storage testing topology verify"
+        "reproduce rundir runtime storage streams testing topology verify"
     ),
     "control": "deployment health rundir",
     "deployment": "",
@@ -61,6 +61,7 @@ ROOMS = {
     "launch": "node",
     "log": "",
     "node": "host spark/host",
+    "rescale": "log",
     "spark/check_app": "spark/frames spark/start",
     "spark/frames": "spark/io",
     "spark/host": "log spark/frames spark/io spark/start spark/units units",
