@@ -55,6 +55,7 @@ EDGES = {
 }
 # The same between the rooms of the run time: its folders, those of Spark, and files beside them.
 ROOMS = {
+    "autoscale": "log rescale",
     "checking": "",
     "checkpoint": "log",
     "host": "",

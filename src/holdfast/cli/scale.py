@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,8 +11,6 @@ import typer
 from holdfast.cli.run import Json, RunDir, find_run
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from holdfast.runtime.log.slicelog import SliceLog
     from holdfast.streams.records import Change
 
@@ -34,7 +31,7 @@ def scale(
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import read_spec
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import rescale, scalable
+    from holdfast.runtime.rescale import announce, rescale, scalable
 
     directory = find_run(None, run_dir)
     deployment = read_spec(directory).deployment
@@ -55,22 +52,6 @@ def scale(
         typer.echo("nothing to do", err=True)
     if len(found) < len(put):
         raise CheckFailedError("not done yet; it goes on by itself, see holdfast status")
-
-
-def announce(directory: Path, put: list[Change]) -> None:
-    """Have children started before their parents end; a coordinator that is away learns later."""
-    from holdfast.control.client import ControlClient
-    from holdfast.control.shell.wire import ConnectionLostError
-
-    with contextlib.suppress(ConnectionLostError), ControlClient(directory) as client:
-        for change in put:
-            client.hand_over(
-                stream=change.stream,
-                change=change.number,
-                parents=list(change.parents),
-                children=[child.unit for child in change.children],
-                reason=change.reason,
-            )
 
 
 def _parse(text: str) -> tuple[str, int]:

@@ -8,9 +8,13 @@ is taken by somebody else's change means that the shape was another one: it is w
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from holdfast.control.client import ControlClient
+from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.deployment import Deployment, Segment
 from holdfast.deployment.blocks import Block, block_of, moves, reshape
 from holdfast.errors import BadInputError
@@ -103,6 +107,19 @@ def rescale(
 def carry_out(log: SliceLog, stream: str) -> None:
     """See that what is on record is under way: anyone may, and the children do so as well."""
     log.run(log.steps().carry_out(stream))
+
+
+def announce(run_dir: Path, put: Sequence[Change]) -> None:
+    """Have children started before their parents end; a coordinator that is away learns later."""
+    with contextlib.suppress(ConnectionLostError), ControlClient(run_dir) as client:
+        for change in put:
+            client.hand_over(
+                stream=change.stream,
+                change=change.number,
+                parents=list(change.parents),
+                children=[child.unit for child in change.children],
+                reason=change.reason,
+            )
 
 
 def outcome(log: SliceLog, change: Change) -> Handover | None:
