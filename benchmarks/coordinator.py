@@ -25,6 +25,7 @@ from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
+from holdfast.control.shell.seat import Seat
 from holdfast.control.shell.server import Shell
 from holdfast.control.view import view
 from holdfast.deployment import UnitId
@@ -190,7 +191,7 @@ class Fleet:
         """What a heartbeat and a status cost besides the machine."""
         names = [name for name in self.coordinator.state.nodes if self.reports[name]]
         with tempfile.TemporaryDirectory() as folder:
-            journal = Journal(Path(folder) / "journal")
+            journal = Journal(Path(folder) / "journal", self.coordinator.state)
             for index in range(rounds):
                 line = codec.line(codec.message_to_json(self.news(names[index % len(names)])))
                 self._time("read a heartbeat", lambda line=line: _decode(line))  # type: ignore[misc]
@@ -208,11 +209,10 @@ class Fleet:
             asyncio.run(self._serve(name, Path(folder), beats))
 
     async def _serve(self, name: str, folder: Path, beats: int) -> None:
+        seat = Seat(folder, pipeline="p", holder="c0")
+        seat.take()
         shell = Shell(
-            coordinator=self.coordinator,
-            journal=Journal(folder / "journal"),
-            run_dir=folder,
-            launch="L",
+            coordinator=self.coordinator, seat=seat, run_dir=folder, launch="L", name="c0"
         )
         serving = asyncio.create_task(shell.serve())
         while (endpoint := read_endpoint(folder)) is None:  # noqa: ASYNC110 - a file tells

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,9 +66,9 @@ def policy(**changes):
     return Policy(**{**settings, **changes})
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Start runs that are stopped, and shown to have left nothing, at the end of the test."""
+@contextlib.contextmanager
+def starting(tmp_path):
+    """Start runs that are stopped, and shown to have left nothing, at the end."""
     runs = []
 
     def begin(*, nodes=2, spares=1, wait=True, policy_=None, **settings):
@@ -89,6 +90,13 @@ def start(tmp_path):
         report = run.stop()
         assert report.left == ()
     os.environ.pop("HOLDFAST_VALIDATE", None)
+
+
+@pytest.fixture
+def start(tmp_path):
+    """A function that starts runs for this test alone."""
+    with starting(tmp_path) as begin:
+        yield begin
 
 
 def past(view, epoch):
@@ -300,7 +308,7 @@ def test_a_run_directory_is_resumed(start):
 def test_a_journal_of_another_version_is_refused(tmp_path):
     """A run directory of the first edition ends at once, with one line that says what to do."""
     spec = RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=policy(workers=1))
-    journal = journal_path(tmp_path / "run")
+    journal = journal_path(tmp_path / "run", -1)
     journal.parent.mkdir(parents=True)
     journal.write_bytes(b'e5cb5b6a {"seq":0,"facts":[]}\n')
     with LocalRun(tmp_path / "run", spec, LaunchSettings(nodes=1, spares=0)) as run:
@@ -343,10 +351,8 @@ def test_a_wrong_token_is_refused(start):
     run.wait_for(lambda _: True, DEADLINE_S)
     endpoint = read_endpoint(run.run_dir)
     assert (run.run_dir / ENDPOINT).stat().st_mode & 0o777 == 0o600
-    assert journal_path(run.run_dir).stat().st_mode & 0o777 == 0o600
-    stranger = type(endpoint)(
-        host=endpoint.host, port=endpoint.port, token="0" * 64, pid=0, launch=""
-    )
+    assert journal_path(run.run_dir, endpoint.term).stat().st_mode & 0o777 == 0o600
+    stranger = replace(endpoint, token="0" * 64)
     with pytest.raises(ConnectionLostError, match="wrong token"):
         LineSocket(stranger, "control")
 

@@ -123,9 +123,9 @@ def test_a_node_without_its_java_is_replaced(start):
     view = run.wait_for(
         lambda now: all_running(now) and all(item.node != "n0" for item in now.units), DEADLINE_S
     )
-    epoch = unit(view, "counts#0").epoch
+    epoch = unit(view, "counts.0#0").epoch
     run.wait_for(
-        lambda now: all_running(now) and unit(now, "counts#0").epoch > epoch + 5, DEADLINE_S
+        lambda now: all_running(now) and unit(now, "counts.0#0").epoch > epoch + 5, DEADLINE_S
     )
     assert all(item.phase == "running" for item in run.status().units)
     stop_and_verify(run, pipeline)

@@ -23,6 +23,7 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
+from holdfast.control.state import State
 from holdfast.health.policy import Policy
 
 HERE = Path(__file__).parent
@@ -145,12 +146,11 @@ def record(name):
     (HERE / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     path = HERE / f"{name}.journal"
     path.unlink(missing_ok=True)
-    journal = Journal(path)
+    journal = Journal(path, State.new("p"))
     for line in world.story:
         decided = [COMMAND.validate_python(command) for command in line["commands"]]
         journal.append([x.fact for x in decided if isinstance(x, c.Record)])
     journal.close()
-    path.with_suffix(".lock").unlink()
     state = json.loads(codec.state_to_line(world.coordinator.state))
     (HERE / f"{name}.state.json").write_text(json.dumps(state, indent=1) + "\n")
 

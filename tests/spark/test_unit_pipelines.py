@@ -290,7 +290,7 @@ def test_python_functions_leave_the_other_columns_alone(spark, tmp_path):
         p.sink(f"{name}_out", mapped, Parquet(f"out/{name}"))
     run(spark, p, tmp_path, 2, cuts="all")
     for name in functions:
-        upto = last(tmp_path, f"{name}_out#0").upto
+        upto = last(tmp_path, f"{name}_out.0#0").upto
         expected = [(ts, key, value, value + 1) for _, ts, key, value in in_time(upto)]
         found = [
             (row["ts"], row["key"], row["value"], row["n"])

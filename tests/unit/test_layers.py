@@ -26,9 +26,9 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 EDGES = {
     "cli": (
         "control deployment draw faults health pipeline plan planners predict profile prove "
-        "reproduce rundir runtime storage streams testing topology verify"
+        "reproduce rundir runtime storage streams testing topology verify web"
     ),
-    "control": "deployment health rundir",
+    "control": "deployment health rundir storage streams",
     "deployment": "",
     "draw": "plan topology",
     "faults": "control deployment health pipeline rundir runtime verify",
@@ -52,6 +52,7 @@ EDGES = {
     ),
     "topology": "",
     "verify": "",
+    "web": "control deployment rundir",
 }
 # The same between the rooms of the run time: its folders, those of Spark, and files beside them.
 ROOMS = {

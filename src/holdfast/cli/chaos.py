@@ -25,6 +25,7 @@ def chaos(
     kinds: Annotated[str, typer.Option(help="Kinds to draw from, by comma; default: all.")] = "",
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 2,
     spares: Annotated[int, typer.Option("--spares", "-s", min=0, help="Warm spare nodes.")] = 1,
+    coordinators: Annotated[int, typer.Option(min=1, help="Coordinators; one leads.")] = 1,
     cut: Cut = None,
     shards: Shards = None,
     batch: Batch = None,
@@ -58,6 +59,7 @@ def chaos(
         schedule=plan,
         nodes=nodes,
         spares=spares,
+        coordinators=coordinators,
         trim=trim,
     )
     where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-chaos-{pipeline.name}-"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
 from holdfast.quantities import parse_time
 from holdfast.rundir.application import absolute_app
@@ -27,6 +28,7 @@ __all__ = [
     "parse_batches",
     "parse_shards",
     "plan_spares",
+    "planned_order",
 ]
 
 Cut = Annotated[
@@ -92,6 +94,35 @@ def make_deployment(
         batch_epochs=paced,
         snapshot_batches=snapshot or DEFAULT_SNAPSHOT,
     )
+
+
+def planned_order(
+    pipeline: Pipeline, deployment: Deployment, how: Literal["inc", "topological"]
+) -> tuple[str, ...]:
+    """Units, the first to come back first; none where upstream first is asked for."""
+    if how == "topological":
+        return ()
+    from holdfast.planners.ppa.returns import return_order
+    from holdfast.planners.ppa.units import unit_graph
+
+    shards = {item.name: item.shards for item in deployment.segments if item.kind != "exporter"}
+    ends = [item.name for item in deployment.segments if item.kind != "exporter"]
+    units = unit_graph(pipeline.topology(shards=_sharded(pipeline, shards)), cuts=ends)
+    names = {
+        operator.task_name(shard): str(UnitId(segment=operator.name, shard=shard))
+        for operator in units.operators
+        for shard in range(operator.parallelism)
+    }
+    return tuple(names[task] for task in return_order(units, how))
+
+
+def _sharded(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, int]:
+    """Those that may have several shards: the others have what they are fused with."""
+    return {
+        name: number
+        for name, number in shards.items()
+        if pipeline.operator(name).key or pipeline.operator(name).kind == "source"
+    }
 
 
 def plan_spares(plan: Plan | None, spares: int | None) -> int:

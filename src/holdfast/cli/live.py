@@ -55,6 +55,10 @@ def headline(view: RunView) -> Text:
     text.append(f"  {seconds:.0f} s  {len(view.recoveries)} recoveries", style="not bold")
     if open_:
         text.append(f", {open_} under way", style="yellow")
+    if len(view.coordinators) > 1:
+        leader, *others = view.coordinators
+        led = f"  {leader} leads term {view.term}, {', '.join(others)} ready"
+        text.append(led, style="not bold")
     return text
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,6 +22,7 @@ from holdfast.cli.deployment import (
     absolute_app,
     make_deployment,
     plan_spares,
+    planned_order,
 )
 
 if TYPE_CHECKING:
@@ -54,10 +55,17 @@ def run(
         int | None,
         typer.Option("--spares", "-s", min=0, help="Warm spare nodes; default: the plan's, or 1."),
     ] = None,
+    coordinators: Annotated[
+        int, typer.Option(min=1, help="Coordinators: one leads, the others take over if it fails.")
+    ] = 1,
     domains: Annotated[int, typer.Option(min=1, help="Failure domains nodes are dealt to.")] = 2,
     max_units: Annotated[
         int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
     ] = 16,
+    recovery_order: Annotated[
+        Literal["inc", "topological"],
+        typer.Option(help="Who comes back first when places are too few for all that failed."),
+    ] = "inc",
     duration: Annotated[
         str | None,
         typer.Option("--for", help="Stop when everything has run for this long, such as 60s."),
@@ -106,14 +114,27 @@ def run(
         batch=batch or (),
         snapshot=snapshot,
     )
-    spec = _spec(app, deployment, host, options, nodes=nodes, max_units=max_units)
+    spec = _spec(
+        app,
+        deployment,
+        host,
+        options,
+        nodes=nodes,
+        max_units=max_units,
+        order=planned_order(pipeline, deployment, recovery_order),
+    )
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     resumed = check_resume(directory, spec, reset or [])
     fresh = {segment.name for segment in affected(spec.deployment, reset or [])}
     check_sinks(pipeline, directory, fresh)
     if host == "spark":
         sound_pipeline(app, _note, made=pipeline)
-    launch = LaunchSettings(nodes=nodes, spares=plan_spares(planned, spares), domains=domains)
+    launch = LaunchSettings(
+        nodes=nodes,
+        spares=plan_spares(planned, spares),
+        domains=domains,
+        coordinators=coordinators,
+    )
     local = LocalRun(directory, spec, launch)
     local.require_free()
     if reset:
@@ -289,6 +310,7 @@ def _spec(
     *,
     nodes: int,
     max_units: int,
+    order: tuple[str, ...],
 ) -> RunSpec:
     from holdfast.errors import BadInputError
     from holdfast.health.policy import Policy
@@ -299,7 +321,7 @@ def _spec(
             f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
-    policy = Policy(workers=nodes, max_units_per_node=max_units)
+    policy = Policy(workers=nodes, max_units_per_node=max_units, recovery_order=order)
     return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
 

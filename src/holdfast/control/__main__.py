@@ -1,19 +1,25 @@
-"""The coordinator process: `python -m holdfast.control --run-dir RUN --launch ID`."""
+"""A coordinator process: `python -m holdfast.control --run-dir RUN --launch ID --name c0`.
+
+It follows whoever leads, and leads when nobody does.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import secrets
 import sys
 from pathlib import Path
 
+from holdfast.clock import SystemClock
 from holdfast.control.coordinator import Coordinator
-from holdfast.control.shell.journal import Journal
+from holdfast.control.election import DEPOSED, Election
+from holdfast.control.shell.follow import Follower
+from holdfast.control.shell.seat import DeposedError, Seat
 from holdfast.control.shell.server import Shell
 from holdfast.errors import BadInputError, CorruptLogError
-from holdfast.rundir.paths import journal_path
-from holdfast.rundir.spec import BAD_INPUT, read_spec
+from holdfast.rundir.spec import BAD_INPUT, RunSpec, read_spec
 
 ORPHANED = 3
 """Exit code when the launcher is gone."""
@@ -23,6 +29,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="holdfast-coordinator")
     parser.add_argument("--run-dir", type=Path, required=True)
     parser.add_argument("--launch", required=True)
+    parser.add_argument("--name", default="c0")
+    parser.add_argument("--rank", type=int, default=0, help="those of higher rank claim later")
     parser.add_argument("--listen", default="127.0.0.1")
     parser.add_argument("--parent-pid", type=int)
     options = parser.parse_args()
@@ -31,6 +39,9 @@ def main() -> int:
     )
     try:
         return asyncio.run(_run(options))
+    except DeposedError as error:
+        logging.getLogger("holdfast.coordinator").info("deposed: %s", error)
+        return DEPOSED
     except (BadInputError, CorruptLogError) as error:
         # Trying again would not help; whatever else is raised may pass.
         print(f"holdfast: {error}", file=sys.stderr)  # noqa: T201
@@ -39,7 +50,35 @@ def main() -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     spec = read_spec(options.run_dir)
-    coordinator = Coordinator(
+    holder = f"{options.name}-{options.launch}-{secrets.token_hex(4)}"
+    seat = Seat(options.run_dir, pipeline=spec.deployment.pipeline, holder=holder)
+    follower = Follower(
+        run_dir=options.run_dir,
+        launch=options.launch,
+        name=options.name,
+        seat=seat,
+        election=Election(rank=options.rank, now=SystemClock().now()),
+    )
+    outcome = await follower.run(parent_pid=options.parent_pid)
+    if outcome == "over":
+        return 0
+    if outcome == "orphaned":
+        return ORPHANED
+    coordinator = _coordinator(spec)
+    coordinator.replay(outcome, ())
+    shell = Shell(
+        coordinator=coordinator,
+        seat=seat,
+        run_dir=options.run_dir,
+        launch=options.launch,
+        name=options.name,
+    )
+    finished = await shell.serve(host=options.listen, parent_pid=options.parent_pid)
+    return 0 if finished else ORPHANED
+
+
+def _coordinator(spec: RunSpec) -> Coordinator:
+    return Coordinator(
         pipeline=spec.deployment.pipeline,
         units=spec.deployment.units(),
         policy=spec.policy,
@@ -48,12 +87,6 @@ async def _run(options: argparse.Namespace) -> int:
             for segment in spec.deployment.segments
         },
     )
-    journal = Journal(journal_path(options.run_dir))
-    shell = Shell(
-        coordinator=coordinator, journal=journal, run_dir=options.run_dir, launch=options.launch
-    )
-    finished = await shell.serve(host=options.listen, parent_pid=options.parent_pid)
-    return 0 if finished else ORPHANED
 
 
 if __name__ == "__main__":

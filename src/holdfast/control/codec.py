@@ -1,13 +1,14 @@
 """JSON forms of everything that leaves the coordinator: facts, state, messages.
 
 pydantic reads the frozen dataclasses as they are, so there is no second description of any of them
-to fall out of step. Unit ids are written as `count#0`.
+to fall out of step. Unit ids are written as `count.0#0`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field, TypeAdapter
@@ -18,6 +19,13 @@ from holdfast.control.facts import Fact
 from holdfast.control.state import State
 from holdfast.control.state.journaled import JournaledState, journaled, restored
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    term: int
+    command: Annotated[NodeCommand, Field(discriminator="kind")]
+
+
 NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
 """What a node may say."""
 
@@ -26,6 +34,7 @@ _STATE: TypeAdapter[JournaledState] = TypeAdapter(JournaledState)
 _COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
     Annotated[NodeCommand, Field(discriminator="kind")]
 )
+_ORDER: TypeAdapter[_Order] = TypeAdapter(_Order)
 _MESSAGE: TypeAdapter[NodeMessage] = TypeAdapter(
     Annotated[NodeMessage, Field(discriminator="kind")]
 )
@@ -54,6 +63,17 @@ def command_to_json(command: NodeCommand) -> dict[str, Any]:
 
 def command_from_json(data: Mapping[str, Any]) -> NodeCommand:
     return _COMMAND.validate_python(data)
+
+
+def order_to_json(term: int, command: NodeCommand) -> dict[str, Any]:
+    """A command as a node gets it: with the term of who gives it."""
+    return {"term": term, "command": command_to_json(command)}
+
+
+def order_from_json(data: Mapping[str, Any]) -> tuple[int, NodeCommand]:
+    """Term and command."""
+    order = _ORDER.validate_python(data)
+    return order.term, order.command
 
 
 def message_to_json(message: NodeMessage) -> dict[str, Any]:

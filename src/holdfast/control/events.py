@@ -72,11 +72,15 @@ class Gauges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOpened:
-    """The coordinator runs for this launch; nodes of earlier launches cannot come back."""
+    """A coordinator leads in this launch; nodes of earlier launches cannot come back."""
 
     kind: Literal["launch_opened"] = "launch_opened"
     cause: str
     launch: str
+    term: int = -1
+    """Of the coordinator; -1: it leads without terms, as in tests of the machine alone."""
+    coordinator: str = ""
+    """Its name among those of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

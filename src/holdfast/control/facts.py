@@ -44,6 +44,17 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TermBegan:
+    """Another coordinator process leads from now on."""
+
+    kind: Literal["term_began"] = "term_began"
+    at: float
+    cause: str
+    term: int
+    coordinator: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
     """These units are to run, upstream first; generations of units known before go on."""
 
@@ -272,7 +283,7 @@ class StopBegan:
 
 
 # Each kind of fact is decided by one machine.
-RunFact: TypeAlias = Opened | Deployed | StopBegan | LaunchTrouble
+RunFact: TypeAlias = Opened | TermBegan | Deployed | StopBegan | LaunchTrouble
 NodeFact: TypeAlias = NodeJoined | NodeLost | DomainLost
 UnitFact: TypeAlias = UnitRunning | UnitDown | UnitHeld | UnitReleased | UnitParked
 PlacementFact: TypeAlias = UnitPlaced | UnitWaiting

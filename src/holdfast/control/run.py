@@ -6,7 +6,14 @@ from typing import Protocol
 
 from holdfast.control.commands import Finish
 from holdfast.control.events import LauncherTroubled, LaunchOpened
-from holdfast.control.facts import Deployed, LaunchTrouble, Opened, RunFact, StopBegan
+from holdfast.control.facts import (
+    Deployed,
+    LaunchTrouble,
+    Opened,
+    RunFact,
+    StopBegan,
+    TermBegan,
+)
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.state.run_state import RunState
 from holdfast.deployment import UnitId
@@ -53,7 +60,16 @@ class RunLife:
         self._out = out
 
     def open_launch(self, moment: Moment, event: LaunchOpened) -> None:
-        """The coordinator (re)started. In the same launch everything may still be running."""
+        """A coordinator begins to lead. In the same launch everything may still be running."""
+        if event.term != self._state.term:
+            self._out.record(
+                TermBegan(
+                    at=moment.now,
+                    cause=moment.cause,
+                    term=event.term,
+                    coordinator=event.coordinator,
+                )
+            )
         if event.launch == self._state.launch:
             self._nodes.await_return(moment)
             return

@@ -135,6 +135,10 @@ class RunView:
     """Oldest first."""
     timeline: tuple[Annotated[Fact, Field(discriminator="kind")], ...]
     """The newest facts of the journal, oldest first."""
+    term: int = -1
+    """Of the coordinator that leads; every change of the leader is a new one."""
+    coordinators: tuple[str, ...] = ()
+    """The one that leads, and those that are ready to take over."""
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **_RUN.dump_python(self, mode="json", by_alias=True)}

@@ -29,8 +29,10 @@ def status_of(coordinator: Coordinator) -> RunStatus:
     return "starting"
 
 
-def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> RunView:
-    """Everything, newest facts last."""
+def view(
+    coordinator: Coordinator, now: float, *, timeline: int = 50, followers: tuple[str, ...] = ()
+) -> RunView:
+    """Everything, newest facts last; `followers`: coordinators that are ready to take over."""
     state = coordinator.state
     return RunView(
         pipeline=state.run.pipeline,
@@ -46,6 +48,8 @@ def view(coordinator: Coordinator, now: float, *, timeline: int = 50) -> RunView
         ),
         recoveries=tuple(recovery_view(recovery) for recovery in state.recoveries),
         timeline=tuple(state.timeline[-timeline:]),
+        term=state.run.term,
+        coordinators=(*filter(None, [state.run.coordinator]), *followers),
     )
 
 

@@ -44,6 +44,7 @@ class Campaign:
     nodes: int = 2
     spares: int = 1
     domains: int = 2
+    coordinators: int = 1
     heal_s: float = 120.0
     """How long the run may take to heal after the last fault."""
     epochs_after: int = 5
@@ -100,6 +101,7 @@ def run_campaign(
         nodes=campaign.nodes,
         spares=campaign.spares,
         domains=campaign.domains,
+        coordinators=campaign.coordinators,
         # A suspended node must really wake up: nothing may rest on it having been killed.
         fence=False,
     )

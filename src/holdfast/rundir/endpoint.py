@@ -1,8 +1,10 @@
-"""Where the coordinator of a run listens, and the secret it asks for.
+"""Where the coordinator that leads a run listens, and the secret it asks for.
 
-The file RUN/coordinator.json, readable by its owner only, is written anew by every coordinator
-process. Nodes and commands read it whenever they connect, so a restart on another port with
-another token needs no further care.
+The file RUN/coordinator.json, readable by its owner only, is written by every coordinator that
+begins to lead. Nodes and commands read it whenever they connect, and whoever stays connected looks
+at its term now and then: so a restart or a new leader, on another port with another token, needs no
+further care. A leader that wakes up may write it once more before it finds out that it leads no
+longer; the one of the newest term writes it again.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ class Endpoint:
     token: str
     pid: int
     launch: str
+    term: int = -1
+    """Of the leader; nobody follows one of an older term than it has seen."""
+    name: str = ""
+    """Of the leader among the coordinators of the run."""
 
 
 def write_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
@@ -48,3 +54,10 @@ def remove_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
     """Take the file away at a clean end, unless another coordinator has replaced it."""
     if read_endpoint(run_dir) == endpoint:
         endpoint_path(run_dir).unlink(missing_ok=True)
+
+
+def keep_endpoint(run_dir: Path, endpoint: Endpoint) -> None:
+    """Write it again if one of an older term took its place, or it is gone."""
+    found = read_endpoint(run_dir)
+    if found is None or found.term < endpoint.term:
+        write_endpoint(run_dir, endpoint)

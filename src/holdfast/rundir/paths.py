@@ -1,8 +1,8 @@
 """Names of what a run and its processes keep; units and the slice log are in `layout`.
 
 RUN/run.json           what runs: application, host, deployment, policy
-RUN/coordinator.json   where its coordinator listens (0600)
-RUN/coordinator/       journal and log
+RUN/coordinator.json   where the coordinator that leads listens (0600)
+RUN/coordinator/       terms/, journal.TERM, and cN.out: what each coordinator process writes
 RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
 RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
 RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
@@ -19,6 +19,7 @@ from holdfast.storage import open_storage
 
 SPEC = "run.json"
 ENDPOINT = "coordinator.json"
+_JOURNAL = re.compile(r"journal(?:\.(\d+))?")
 _TEMPORARY = re.compile(r".+\.\d+\.tmp")
 
 
@@ -35,8 +36,17 @@ def endpoint_path(run_dir: Path) -> Path:
     return run_dir / ENDPOINT
 
 
-def journal_path(run_dir: Path) -> Path:
-    return run_dir / "coordinator" / "journal"
+def journal_path(run_dir: Path, term: int) -> Path:
+    """The journal of a term; -1: of a run from before terms."""
+    return run_dir / "coordinator" / ("journal" if term < 0 else f"journal.{term}")
+
+
+def journals(run_dir: Path) -> dict[int, Path]:
+    """Terms that have a journal, with its file."""
+    folder = run_dir / "coordinator"
+    found = [_JOURNAL.fullmatch(path.name) for path in folder.glob("journal*")]
+    terms = [int(match[1]) if match[1] else -1 for match in found if match]
+    return {term: journal_path(run_dir, term) for term in sorted(terms)}
 
 
 def coordinator_output_path(run_dir: Path, name: str) -> Path:
@@ -97,5 +107,6 @@ def temporary_path(path: Path, writer: int) -> Path:
 
 
 def half_written(run_dir: Path) -> list[Path]:
-    """What writers that were killed left of files in the run directory itself."""
-    return [path for path in run_dir.iterdir() if _TEMPORARY.fullmatch(path.name)]
+    """What writers that were killed left in the run directory itself and among the journals."""
+    found = [*run_dir.iterdir(), *(run_dir / "coordinator").glob("*")]
+    return [path for path in found if _TEMPORARY.fullmatch(path.name)]

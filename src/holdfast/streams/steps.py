@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from holdfast.streams.records import Floor, Record
 
 T = TypeVar("T")
+OperationT = TypeVar("OperationT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ Operation: TypeAlias = Get | Put | Newest | Delete | GetFloor | RaiseFloor
 Steps: TypeAlias = Generator[Operation, Any, T]
 
 
-def drive(steps: Steps[T], execute: Callable[[Operation], Any]) -> T:
+def drive(steps: Generator[OperationT, Any, T], execute: Callable[[OperationT], Any]) -> T:
     """Run a decision to its end, every operation as soon as it is asked for."""
     try:
         operation = next(steps)

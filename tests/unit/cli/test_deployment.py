@@ -11,6 +11,7 @@ from holdfast.cli.deployment import (
     parse_batches,
     parse_shards,
     plan_spares,
+    planned_order,
 )
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Rate
@@ -112,3 +113,12 @@ def test_spares_are_asked_for_planned_or_one():
     assert plan_spares(replace(JOINT, spares=0), None) == 0
     assert plan_spares(replace(JOINT, spares=2), 3) == 3
     assert plan_spares(FTC, None) == 1
+
+
+@pytest.mark.parametrize("cut", ["none", "all"])
+def test_the_order_of_returns_names_every_unit(pipeline, cut):
+    """However the pipeline is cut and sharded; upstream first needs no list."""
+    made = make_deployment(pipeline, cut=[cut] if cut == "all" else [], shards=["count=2"])
+    order = planned_order(pipeline, made, "inc")
+    assert sorted(order) == sorted(str(unit) for unit in made.units())
+    assert planned_order(pipeline, made, "topological") == ()

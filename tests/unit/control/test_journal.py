@@ -11,7 +11,7 @@ from tests.unit.control.world import A, B
 from holdfast.control import codec
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import NodeJoined, NodeLost, RecoveryBegan, UnitParked
-from holdfast.control.shell.journal import HEADER, Journal, JournalLockedError, encode, read
+from holdfast.control.shell.journal import HEADER, Journal, encode, read
 from holdfast.control.state import State
 from holdfast.control.state.recovery_state import RECOVERIES_LENGTH
 from holdfast.deployment import UnitId
@@ -33,14 +33,20 @@ def joined(index):
     )
 
 
+EMPTY = State.new("p")
+
+
 def test_what_is_appended_is_read_back(tmp_path):
-    """Facts come back in order, across several openings."""
+    """Facts come back in order after the snapshot that it began with, also while it is written."""
     path = tmp_path / "journal"
+    assert read(path) is None
+    journal = Journal(path, State.new("p", (A, B)))
     for index in range(3):
-        journal = Journal(path)
-        assert [fact.node for fact in journal.replayed.facts] == [f"n{i}" for i in range(index)]
+        found = read(path)
+        assert found.state == State.new("p", (A, B))
+        assert [fact.node for fact in found.facts] == [f"n{i}" for i in range(index)]
         journal.append([joined(index)])
-        journal.close()
+    journal.close()
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -54,10 +60,10 @@ def test_the_format_is_as_documented(tmp_path):
     )
 
 
-def test_a_torn_tail_is_cut_at_every_byte(tmp_path):
+def test_a_torn_tail_is_left_out_at_every_byte(tmp_path):
     """Whatever prefix of the last line a crash leaves, all earlier facts and no other remain."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = Journal(path, EMPTY)
     journal.append([joined(0)])
     whole = path.read_bytes()
     journal.append([joined(1), joined(2)])
@@ -65,18 +71,15 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path):
     both = path.read_bytes()
     for length in range(len(whole), len(both)):
         path.write_bytes(both[:length])
-        reopened = Journal(path)
-        assert [fact.node for fact in reopened.replayed.facts] == ["n0"]
-        assert path.read_bytes() == whole
-        reopened.append([joined(5)])
-        reopened.close()
-        assert [fact.node for fact in read(path).facts] == ["n0", "n5"]
+        found = read(path)
+        assert [fact.node for fact in found.facts] == ["n0"]
+        assert found.torn_bytes == length - len(whole)
 
 
 def test_damage_before_the_tail_is_reported_for_every_byte(tmp_path):
     """A flipped bit anywhere before the last line is an error that names the file."""
     path = tmp_path / "journal"
-    journal = Journal(path)
+    journal = Journal(path, EMPTY)
     for index in range(3):
         journal.append([joined(index)])
     journal.close()
@@ -108,21 +111,28 @@ def test_an_unknown_fact_is_reported(tmp_path):
 
 
 def test_a_journal_names_its_format(tmp_path):
-    """The first line says what it is, also after a compaction and after a torn first write."""
+    """The first line says what it is, also after a compaction."""
     path = tmp_path / "journal"
-    for length in range(len(HEADER) + 1):
-        path.write_bytes(HEADER[:length])
-        journal = Journal(path)
-        journal.append([joined(0)])
-        journal.close()
-        assert path.read_bytes().startswith(b"holdfast-journal 2\n")
-        assert [fact.node for fact in read(path).facts] == ["n0"]
-    journal = Journal(path)
+    journal = Journal(path, EMPTY)
+    assert path.read_bytes().startswith(b"holdfast-journal 2\n")
+    journal.append([joined(0)])
     journal.compact(State.new("p", (A, B)))
     journal.append([joined(1)])
     journal.close()
     assert path.read_bytes().startswith(b"holdfast-journal 2\n")
-    assert [fact.node for fact in Journal(path).replayed.facts] == ["n1"]
+    assert [fact.node for fact in read(path).facts] == ["n1"]
+    assert read(path).state == State.new("p", (A, B))
+
+
+def test_a_journal_from_before_terms_is_read(tmp_path):
+    """It need not begin with a snapshot, and may have been torn in its very first line."""
+    path = tmp_path / "journal"
+    for length in range(len(HEADER) + 1):
+        path.write_bytes(HEADER[:length])
+        assert read(path).facts == ()
+        assert read(path).state is None
+    path.write_bytes(HEADER + encode(0, {"facts": [codec.fact_to_json(joined(0))]}))
+    assert [fact.node for fact in read(path).facts] == ["n0"]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +151,7 @@ def test_another_version_is_refused_in_one_line(tmp_path, content, says):
     path = tmp_path / "journal"
     path.write_bytes(content)
     with pytest.raises(BadInputError) as caught:
-        Journal(path)
+        read(path)
     text = str(caught.value)
     assert "\n" not in text
     assert text.startswith(f"{path}: {says}, this holdfast reads version 2; resume with")
@@ -172,20 +182,11 @@ def test_recoveries_under_way_are_kept_however_many(tmp_path):
     assert "index" not in json.loads(codec.state_to_line(state))
 
 
-def test_two_coordinators_cannot_write_one_journal(tmp_path):
-    """A second opening is refused while the first lives."""
-    journal = Journal(tmp_path / "journal")
-    with pytest.raises(JournalLockedError, match="another coordinator"):
-        Journal(tmp_path / "journal")
-    journal.close()
-    Journal(tmp_path / "journal").close()
-
-
 def test_compaction_bounds_the_file(tmp_path):
     """However many facts are written, file and state stay below a bound, and replay agrees."""
     path = tmp_path / "journal"
-    journal = Journal(path, compact_after=50)
     state = State.new("p", (A, B))
+    journal = Journal(path, state, compact_after=50)
     sizes = []
     for index in range(500):
         facts = [
@@ -217,8 +218,8 @@ def test_replay_gives_the_identical_state(seed, compact_after, tmp_path_factory)
     """After any events, with compaction at any time, the journal rebuilds the state exactly."""
     path = tmp_path_factory.mktemp("journal") / "journal"
     world = random_world(seed, steps=60)
-    journal = Journal(path, compact_after=compact_after)
     state = State.new("p")
+    journal = Journal(path, state, compact_after=compact_after)
     for start in range(0, len(world.journal), 7):
         together = world.journal[start : start + 7]
         for fact in together:

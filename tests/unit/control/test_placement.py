@@ -107,3 +107,20 @@ def test_a_unit_without_room_is_tried_elsewhere():
         world.advance(5.0)
         places.append(world.coordinator.state.unit(B).node)
     assert places == ["n0", "s0"]
+
+
+def test_of_several_failed_units_the_planned_one_comes_first():
+    """With one place left, the unit that the order names first gets it, though it is downstream."""
+    policy = replace(POLICY, workers=2, max_units_per_node=2, recovery_order=(str(C), str(A)))
+    world = started(nodes=("n0", "n1"), spares=(), units=(A, B, C), policy=policy)
+    lost = world.where(A)
+    assert world.where(C) == lost
+    got = world.exit(lost)
+    assert [act[:2] for act in acts(got)] == [("start", str(C))]
+    assert world.phase(A) == "waiting"
+
+
+def test_first_starts_are_upstream_first_whatever_the_order():
+    """The order is one of recoveries."""
+    world = World(units=(A, B), policy=replace(POLICY, recovery_order=(str(B), str(A))))
+    assert [act[1] for act in acts(world.join("n0"))] == [str(A), str(B)]

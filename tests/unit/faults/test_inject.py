@@ -46,6 +46,13 @@ class FakeRun:
         self.calls.append(("coordinator",))
         return 4711
 
+    def stop_coordinator(self):
+        self.calls.append(("hang",))
+        return 4712
+
+    def cont_coordinator(self, pid):
+        self.calls.append(("wake", pid))
+
     def status(self):
         if self.down:
             raise HoldfastError("no coordinator")
@@ -83,6 +90,16 @@ def test_faults_happen_in_time_and_suspensions_end(tmp_path):
     assert not injector.step()
 
 
+def test_a_coordinator_that_hangs_is_woken(tmp_path):
+    """The same process, also when the schedule is interrupted before."""
+    run = FakeRun(tmp_path)
+    play(run, [Fault(at_s=1, kind="coordinator-hang", duration_s=2)], 5)
+    assert run.calls == [("hang",), ("wake", 4712)]
+    interrupted = FakeRun(tmp_path)
+    play(interrupted, [Fault(at_s=1, kind="coordinator-hang", duration_s=2)], 2).close()
+    assert interrupted.calls == run.calls
+
+
 def test_a_target_is_drawn_among_nodes_that_run_units(tmp_path):
     """A spare is not worth killing; the same seed hits the same node."""
     faults = [Fault(at_s=n, kind="kill") for n in range(8)]
@@ -91,6 +108,18 @@ def test_a_target_is_drawn_among_nodes_that_run_units(tmp_path):
     play(two, faults, 9)
     assert one.calls == two.calls
     assert {name for _, name in one.calls} == {"n0", "n1"}
+
+
+def test_a_correlated_failure_takes_several_nodes_at_once(tmp_path):
+    """Those named, or two that run units; the same seed takes the same."""
+    run, again = (FakeRun(tmp_path, nodes=("n0", "n1", "n2", "n3")) for _ in range(2))
+    named = Fault(at_s=0, kind="correlated", target="n3,n0")
+    injector = play(run, [named, Fault(at_s=1, kind="correlated")], 2)
+    assert run.calls[:2] == [("kill", "n3"), ("kill", "n0")]
+    assert len(set(run.calls[2:])) == len(run.calls[2:]) == 2
+    assert injector.history[0].done == "n3, n0"
+    play(again, [named, Fault(at_s=1, kind="correlated")], 2)
+    assert again.calls == run.calls
 
 
 def test_a_fault_without_a_target_waits_and_is_then_skipped(tmp_path):

@@ -49,9 +49,10 @@ LISTED = {
     "cli/topology.py": ("write_text", INPUT),
     "cli/verify.py": ("is_dir read_text", APART),
     "control/shell/journal.py": (
-        "exists fcntl.flock mkdir os.fsync os.open read_bytes replace",
+        "mkdir os.fsync os.open read_bytes replace",
         CONTROL,
     ),
+    "control/shell/seat.py": ("unlink", CONTROL),
     "faults/inject.py": (
         "exists is_file os.truncate read_bytes rename st_size stat write_bytes write_text",
         APART,
@@ -63,7 +64,7 @@ LISTED = {
     "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
     "rundir/application.py": ("is_file", INPUT),
     "rundir/endpoint.py": ("os.open read_text replace unlink", CONTROL),
-    "rundir/paths.py": ("iterdir", MACHINE),
+    "rundir/paths.py": ("glob iterdir", MACHINE),
     "runtime/checking.py": (
         "iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
         MACHINE,

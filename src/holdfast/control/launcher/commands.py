@@ -10,6 +10,17 @@ from typing import Literal, TypeAlias
 class StartCoordinator:
     """Answered by an event only if it fails."""
 
+    coordinator: str
+    rank: int
+    """Those of higher rank take over later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateCoordinator:
+    """Ask a coordinator's process to end."""
+
+    coordinator: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartNode:
@@ -71,6 +82,7 @@ class Finish:
 
 LaunchCommand: TypeAlias = (
     StartCoordinator
+    | TerminateCoordinator
     | StartNode
     | TerminateNode
     | KillNode

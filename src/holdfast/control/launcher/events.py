@@ -55,15 +55,17 @@ class NodeEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorNotStarted:
-    """No process could be started for the coordinator."""
+    """No process could be started for a coordinator."""
 
+    coordinator: str
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorEnded:
-    """The coordinator's process ended."""
+    """A coordinator's process ended."""
 
+    coordinator: str
     code: int
     """0: the run is over; negative: the signal that killed it."""
     words: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ class CoordinatorEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorReached:
-    """There is a connection to the coordinator; what was told to an earlier one may be lost."""
+    """There is a connection to the one that leads; what was told to an earlier one may be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

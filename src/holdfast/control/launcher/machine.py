@@ -1,13 +1,14 @@
 """Keeps the processes of one run going: one method mutates, and its result is data.
 
-A node that died is replaced by a new spare, a coordinator that died is started again. The machine
-decides nothing about units: it tells the coordinator which processes ended, and what keeps it from
-starting others.
+A node that died is replaced by a new spare, a coordinator that died is started again, to follow
+whoever leads meanwhile. The machine decides nothing about units: it tells the coordinator which
+processes ended, and what keeps it from starting others.
 
 All restarts are bounded. A node that is not up in time is killed, nodes that end before they can
 run units are started only so often in a row, and a run that has no node left and may start none is
 given up with what its last node said. A coordinator that was killed is started again at once; one
-that ends by itself, or cannot be started at all, more and more slowly until the run is given up.
+that ends by itself, or cannot be started at all, more and more slowly until the run is given up. As
+long as another coordinator runs, the run is not given up for want of one.
 
 ```
             StartNode            NodeUp                NodeEnded
@@ -25,6 +26,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import assert_never
 
+from holdfast.control.election import DEPOSED
 from holdfast.control.launcher import commands as c
 from holdfast.control.launcher import events as e
 from holdfast.control.launcher.settings import LaunchSettings
@@ -73,7 +75,9 @@ class Launcher:
         """Nodes that have ended without coming up since one came up."""
         self._hopeless = False
         """The last of them said that none can ever start."""
-        self._coordinator_due: float | None = None
+        self.coordinators: set[str] = set()
+        """Those that were started and have not ended."""
+        self._coordinators_due: dict[str, float] = {}
         self._restarted: tuple[float, ...] = ()
         self._refused: tuple[float, ...] = ()
         """When the coordinator ended by itself or could not be started."""
@@ -97,7 +101,7 @@ class Launcher:
     @property
     def coordinator_due(self) -> bool:
         """Whether a coordinator will be started in place of one that ended."""
-        return self._coordinator_due is not None
+        return bool(self._coordinators_due)
 
     def coming(self) -> list[str]:
         """Nodes that run and have not come up yet."""
@@ -122,8 +126,10 @@ class Launcher:
             case e.NodeEnded():
                 self._node_ended(event, now)
             case e.CoordinatorNotStarted():
+                self.coordinators.discard(event.coordinator)
                 self.last_words = ()
-                self._retry_coordinator(f"the coordinator cannot be started: {event.error}", now)
+                what = f"the coordinator cannot be started: {event.error}"
+                self._retry_coordinator(event.coordinator, what, now)
             case e.CoordinatorEnded():
                 self._coordinator_ended(event, now)
             case e.CoordinatorReached():
@@ -132,7 +138,7 @@ class Launcher:
                 self._fence(event)
             case e.RestartsEnded():
                 self.stopping = True
-                self._coordinator_due = None
+                self._coordinators_due.clear()
             case _:
                 assert_never(event)
         return self._commands
@@ -148,7 +154,8 @@ class Launcher:
 
     def _begin(self, now: float) -> None:
         settings = self._settings
-        self._start_coordinator()
+        for index in range(settings.coordinators):
+            self._start_coordinator(f"c{index}")
         for index in range(settings.nodes):
             self._start(f"n{index}", self._domain(index), now, spare=False, replaces=False)
         for index in range(settings.spares):
@@ -157,9 +164,10 @@ class Launcher:
     def _domain(self, index: int) -> str:
         return f"d{index % max(1, self._settings.domains)}"
 
-    def _start_coordinator(self) -> None:
-        self._coordinator_due = None
-        self._do(c.StartCoordinator())
+    def _start_coordinator(self, name: str) -> None:
+        self._coordinators_due.pop(name, None)
+        self.coordinators.add(name)
+        self._do(c.StartCoordinator(coordinator=name, rank=int(name[1:])))
 
     def _start_spare(self, domain: str, now: float, *, replaces: bool) -> None:
         name = f"s{self._spare_count}"
@@ -176,8 +184,8 @@ class Launcher:
         if not self.stopping:
             for domain in ready:
                 self._start_spare(domain, now, replaces=True)
-            if self._coordinator_due is not None and self._coordinator_due <= now:
-                self._start_coordinator()
+            for name in [name for name, at in self._coordinators_due.items() if at <= now]:
+                self._start_coordinator(name)
         self._give_up_if_alone()
         self._kill_overdue(now)
 
@@ -260,34 +268,42 @@ class Launcher:
             self._report(f"nodes die too often: {name} is not replaced")
 
     def _coordinator_ended(self, event: e.CoordinatorEnded, now: float) -> None:
+        self.coordinators.discard(event.coordinator)
+        if event.code == 0 and self.stopping:
+            return  # one that followed, told that the run is over
         if event.code == 0:
-            # Nodes that had not joined yet would wait for a coordinator in vain.
+            # Nodes that had not joined yet would wait for a coordinator in vain, and coordinators
+            # that were not connected to it would take over from one whose work is done.
+            left = sorted(self.coordinators)
+            self._do(*(c.TerminateCoordinator(coordinator=name) for name in left))
             self._end()
         elif self.stopping:
             return
-        elif event.code > 0:
+        elif event.code == DEPOSED or event.code < 0:
+            self._restart_coordinator(event.coordinator, event.code, now)
+        else:
             self.last_words = event.words
             why = summary("\n".join(event.words)) or "it said nothing"
             what = f"the coordinator ended with {event.code}: {why}"
             if event.code == BAD_INPUT:
                 self._give_up(what)
             else:
-                self._retry_coordinator(what, now)
-        else:
-            self._restart_coordinator(event.code, now)
+                self._retry_coordinator(event.coordinator, what, now)
 
-    def _restart_coordinator(self, code: int, now: float) -> None:
-        """It was killed, which says nothing about the next one."""
+    def _restart_coordinator(self, name: str, code: int, now: float) -> None:
+        """It was killed or deposed, which says nothing about the next one."""
         budget = self._settings.restarts
         self._restarted = budget.recent((*self._restarted, now), now)
         if budget.allows(self._restarted, now):
-            self._do(c.Log(level="info", text=f"coordinator ended with {code}, starting another"))
-            self._coordinator_due = now
+            ended = f"coordinator {name} ended with {code}, starting another"
+            self._do(c.Log(level="info", text=ended))
+            self._coordinators_due[name] = now
         else:
             self.last_words = ()
-            self._give_up(f"the coordinator ended {len(self._restarted)} times, last with {code}")
+            ended = f"the coordinator ended {len(self._restarted)} times, last with {code}"
+            self._give_up_without(name, ended)
 
-    def _retry_coordinator(self, what: str, now: float) -> None:
+    def _retry_coordinator(self, name: str, what: str, now: float) -> None:
         """It failed, and the next one may fail for the same reason."""
         if self.stopping:
             return
@@ -296,9 +312,17 @@ class Launcher:
         if budget.allows(self._refused, now):
             self._coordinator_trouble = f"{what}; trying again"
             self._do(c.Log(level="error", text=self._coordinator_trouble))
-            self._coordinator_due = now + budget.delay(self._refused, now)
+            self._coordinators_due[name] = now + budget.delay(self._refused, now)
         else:
-            self._give_up(f"{what}; {len(self._refused)} times in {budget.window_s:g} s")
+            ended = f"{what}; {len(self._refused)} times in {budget.window_s:g} s"
+            self._give_up_without(name, ended)
+
+    def _give_up_without(self, name: str, why: str) -> None:
+        """A coordinator stays ended, and the run with it if it was the last."""
+        if self.coordinators or self._coordinators_due:
+            self._do(c.Log(level="error", text=f"{why}; {name} is not started again"))
+        else:
+            self._give_up(why)
 
     def _give_up(self, why: str) -> None:
         self.given_up = why
@@ -311,7 +335,7 @@ class Launcher:
 
     def _end(self) -> None:
         self.stopping = True
-        self._coordinator_due = None
+        self._coordinators_due.clear()
         self._do(*(c.TerminateNode(node=name) for name in self.nodes), c.Finish())
 
     def _report(self, trouble: str | None) -> None:

@@ -15,6 +15,8 @@ class LaunchSettings:
     spares: int = 0
     domains: int = 2
     """Nodes and spares are dealt to the failure domains d0, d1, ... in turn."""
+    coordinators: int = 1
+    """One of them leads, the others are ready to take over."""
     replace: bool = True
     """Start a new spare in the place of a dead node."""
     replace_delay_s: float = 5.0

@@ -1,10 +1,11 @@
-"""The coordinator's journal: an append-only file of checksummed lines.
+"""The journal of one term: an append-only file of checksummed lines.
 
 The format is documented in docs/reference/journal.md. The first line names it and its version, so
-that a journal of another version is refused and not guessed at. Only one process writes it (a lock
-on a side file sees to that); every append is one write and one fsync. A line without its newline at
-the very end is what a crash in the middle of an append leaves: nothing was acted on before the
-fsync returned, so it is cut off. Damage of any other kind is never repaired: it is reported.
+that a journal of another version is refused and not guessed at. It begins with a snapshot, and only
+the leader of its term writes it; every append is one write and one fsync. A line without its
+newline at the very end is what a crash in the middle of an append leaves: nothing was acted on
+before the fsync returned, so it is left out. Damage of any other kind is never repaired: it is
+reported.
 
 Compaction rewrites the file as one snapshot of the state whenever `compact_after` facts have
 followed the last one, or as many as there are units if those are more: so the file is bounded by
@@ -13,7 +14,6 @@ the state's own bounds, and what a snapshot costs, per fact, does not grow with 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -28,7 +28,8 @@ from pydantic import ValidationError
 from holdfast.control import codec
 from holdfast.control.facts import Fact
 from holdfast.control.state import State
-from holdfast.errors import BadInputError, CorruptLogError, HoldfastError
+from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.rundir.paths import temporary_path
 
 FORMAT = "holdfast-journal"
 VERSION = 2
@@ -40,22 +41,16 @@ _UNVERSIONED = re.compile(rb'[0-9a-f]{8} \{"seq":')
 HINT = "resume with the holdfast that wrote it, or start in a new run directory"
 
 
-class JournalLockedError(HoldfastError):
-    """Another coordinator has this journal open."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """What a journal holds."""
 
     state: State | None
-    """The last snapshot; None in a journal never compacted."""
+    """The last snapshot; None in a journal from before terms that was never compacted."""
     facts: tuple[Fact, ...]
     """What followed it, oldest first."""
-    good_bytes: int
-    """Length without a torn tail."""
     torn_bytes: int
-    next_seq: int
+    """Length of what a crash in the middle of an append left."""
 
 
 def encode(seq: int, body: dict[str, Any]) -> bytes:
@@ -63,9 +58,12 @@ def encode(seq: int, body: dict[str, Any]) -> bytes:
     return _line(codec.line({"seq": seq, **body}))
 
 
-def read(path: Path) -> Replay:
-    """Read a journal without changing it."""
-    data = path.read_bytes() if path.exists() else b""
+def read(path: Path) -> Replay | None:
+    """What a journal holds; None: it is not there. Its writer may be writing meanwhile."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
     state: State | None = None
     facts: list[Fact] = []
     offset, seq = _skip_header(data, path), 0
@@ -94,32 +92,20 @@ def read(path: Path) -> Replay:
     return Replay(
         state=state,
         facts=tuple(facts),
-        good_bytes=offset,
         torn_bytes=len(data) - offset,
-        next_seq=seq,
     )
 
 
 class Journal:
-    """The journal of one run, open for appending."""
+    """The journal of one term, to be written by its leader."""
 
-    def __init__(self, path: Path, *, compact_after: int = COMPACT_AFTER) -> None:
+    def __init__(self, path: Path, state: State, *, compact_after: int = COMPACT_AFTER) -> None:
+        """Begin it with a snapshot; it appears whole or not at all."""
         self.path = path
         self._compact_after = compact_after
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(path.with_suffix(".lock"))
-        self.replayed = read(path)
-        """What was found on opening; the torn tail, if any, is cut off by now."""
-        self._seq = self.replayed.next_seq
-        self._since_snapshot = len(self.replayed.facts)
-        self._file = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        if self.replayed.torn_bytes:
-            os.ftruncate(self._file, self.replayed.good_bytes)
-            os.fsync(self._file)
-        if self.replayed.good_bytes == 0:
-            _write(self._file, HEADER)
-            os.fsync(self._file)
-        _sync_directory(path.parent)
+        self._seq = 0
+        self._file = self._begin(state)
 
     def append(self, facts: Sequence[Fact]) -> None:
         """Make facts durable, all or none; returns when they are.
@@ -142,8 +128,17 @@ class Journal:
         return True
 
     def compact(self, state: State) -> None:
+        fresh = self._begin(state)
+        os.close(self._file)
+        self._file = fresh
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def _begin(self, state: State) -> int:
+        """Put a file with one snapshot in place; gives it, open for appending."""
         snapshot = b'{"seq":%d,"snapshot":%s}' % (self._seq, codec.state_to_line(state))
-        temporary = self.path.with_suffix(".tmp")
+        temporary = temporary_path(self.path, os.getpid())
         flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
         fresh = os.open(temporary, flags, 0o600)
         _write(fresh, HEADER + _line(snapshot))
@@ -151,14 +146,9 @@ class Journal:
         # Readers see the old file or the new one, both whole.
         temporary.replace(self.path)
         _sync_directory(self.path.parent)
-        os.close(self._file)
-        self._file = fresh
         self._seq += 1
         self._since_snapshot = 0
-
-    def close(self) -> None:
-        os.close(self._file)
-        os.close(self._lock)
+        return fresh
 
 
 def _line(payload: bytes) -> bytes:
@@ -200,16 +190,6 @@ def _decode(raw: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return body if isinstance(body, dict) and isinstance(body.get("seq"), int) else None
-
-
-def _lock(path: Path) -> int:
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise JournalLockedError(f"{path}: another coordinator runs here") from None
-    return descriptor
 
 
 def _write(descriptor: int, data: bytes) -> None:

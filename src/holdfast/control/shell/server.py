@@ -1,9 +1,10 @@
-"""The only part of the coordinator that acts: sockets, the clock, the journal.
+"""The leading coordinator as it acts: sockets, the clock, the journal of its term.
 
 Events come from connections and from a timer; each goes through the pure machine, its facts are
-made durable in one append, and only then are its commands sent. If the journal cannot be written
-the process ends: whatever was decided and not written has not happened, and its successor decides
-again. Nodes keep their units running meanwhile.
+made durable in one append, and only then, if no newer term has begun meanwhile, are its commands
+sent. If the journal cannot be written, or another coordinator leads, the process ends: whatever was
+decided and not written has not happened, and its successor decides again. Nodes keep their units
+running meanwhile.
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
-from holdfast.control.shell.journal import Journal
+from holdfast.control.shell.seat import Seat
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.view import view
 from holdfast.deployment import UnitId
-from holdfast.rundir.endpoint import Endpoint, remove_endpoint, write_endpoint
+from holdfast.rundir.endpoint import Endpoint, keep_endpoint, remove_endpoint, write_endpoint
 
 log = logging.getLogger("holdfast.coordinator")
 
 TICK_S = 0.05
+BEAT_S = 0.1
+"""How often the other coordinators are told that this one leads."""
 GREETING_S = 5.0
 MAX_BACKLOG = 16 * 2**20
 """Bytes a peer may leave unread before it is cut off."""
@@ -103,11 +106,11 @@ class Shown:
         """There is news."""
         self._line = None
 
-    def line(self, coordinator: Coordinator, now: float) -> bytes:
+    def line(self, coordinator: Coordinator, now: float, followers: tuple[str, ...]) -> bytes:
         """The answer to a request for the status."""
         if self._line is None or now - self._made_at > SHOW_SHARE * self.cost_s:
             start = time.perf_counter()
-            shown = view(coordinator, now)
+            shown = view(coordinator, now, followers=followers)
             self._line = codec.line({"ok": True, "result": shown.to_json()}) + b"\n"
             self._made_at = now
             self.cost_s = time.perf_counter() - start
@@ -121,51 +124,85 @@ class Shell:
         self,
         *,
         coordinator: Coordinator,
-        journal: Journal,
+        seat: Seat,
         run_dir: Path,
         launch: str,
+        name: str,
         clock: Clock | None = None,
     ) -> None:
+        """Args:
+        coordinator: the machine, with the state that the seat was taken with.
+        seat: a term that has begun.
+        run_dir: of the run.
+        launch: to which this process belongs.
+        name: of this coordinator among those of the run.
+        clock: seconds since 1970.
+        """
         self.coordinator = coordinator
-        self._journal = journal
+        self._seat = seat
         self._run_dir = run_dir
         self._launch = launch
+        self._name = name
         self._token = secrets.token_hex(32)
-        coordinator.replay(journal.replayed.state, journal.replayed.facts)
         self._clock = clock or AnchoredClock(coordinator.state.last_at)
         self._nodes: dict[str, Peer] = {}
         self._launchers: set[Peer] = set()
+        self._followers: dict[Peer, str] = {}
         self._fences: deque[c.Fence] = deque(maxlen=MAX_FENCES)
         self._count = 0
         self._done = asyncio.Event()
+        self._over = False
+        """The run has ended, and not only this coordinator's part in it."""
         self._failure: BaseException | None = None
         self._check = bool(os.environ.get("HOLDFAST_VALIDATE"))
         self._shown = Shown()
 
     async def serve(self, *, host: str = "127.0.0.1", parent_pid: int | None = None) -> bool:
-        """Run until the run is stopped (True) or the launcher is gone (False)."""
-        self.feed(e.LaunchOpened(cause=self._cause("launch"), launch=self._launch))
+        """Lead until the run is stopped (True) or the launcher is gone (False).
+
+        Raises:
+            DeposedError: another coordinator leads.
+        """
+        self.feed(
+            e.LaunchOpened(
+                cause=self._cause("launch"),
+                launch=self._launch,
+                term=self._seat.term,
+                coordinator=self._name,
+            )
+        )
         server = await asyncio.start_server(self._connected, host, 0, limit=MAX_LINE)
         port = server.sockets[0].getsockname()[1]
         endpoint = Endpoint(
-            host=host, port=port, token=self._token, pid=os.getpid(), launch=self._launch
+            host=host,
+            port=port,
+            token=self._token,
+            pid=os.getpid(),
+            launch=self._launch,
+            term=self._seat.term,
+            name=self._name,
         )
         write_endpoint(self._run_dir, endpoint)
-        log.info("listening on %s:%d", host, port)
+        log.info("leading term %d, listening on %s:%d", self._seat.term, host, port)
         orphaned = False
         try:
             while not self._done.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._done.wait(), TICK_S)
+                self._seat.check()
+                keep_endpoint(self._run_dir, endpoint)
                 self.feed(e.Tick(cause=self._cause("tick")))
                 if parent_pid is not None and os.getppid() != parent_pid:
                     orphaned = True
                     break
         finally:
+            self._done.set()
             server.close()
-            for peer in (*self._nodes.values(), *self._launchers):
+            for follower in self._followers:
+                self._dismiss(follower)
+            for peer in (*self._nodes.values(), *self._launchers, *self._followers):
                 peer.close()
-            self._journal.close()
+            self._seat.leave()
             remove_endpoint(self._run_dir, endpoint)
         if self._failure is not None:
             raise self._failure
@@ -181,8 +218,10 @@ class Shell:
                 validate(self.coordinator)
             if decided:
                 self._shown.forget()
-                self._journal.append([x.fact for x in decided if isinstance(x, c.Record)])
-                self._journal.compact_if_long(self.coordinator.state)
+                facts = [x.fact for x in decided if isinstance(x, c.Record)]
+                if facts:
+                    self._seat.decide(facts)
+                    self._seat.compact_if_long(self.coordinator.state)
         except BaseException as error:
             # Memory is ahead of the journal now; only a fresh start from the journal is safe.
             self._failure = error
@@ -199,16 +238,17 @@ class Shell:
                 node = self.coordinator.state.nodes.get(command.node)
                 peer = self._nodes.get(node.incarnation) if node is not None else None
                 if peer is not None:
-                    peer.send(codec.command_to_json(command))
+                    peer.send(codec.order_to_json(self._seat.term, command))
             case c.Dismiss():
                 peer = self._nodes.get(command.incarnation)
                 if peer is not None:
-                    peer.send(codec.command_to_json(command))
+                    peer.send(codec.order_to_json(self._seat.term, command))
             case c.Fence():
                 self._fences.append(command)
                 for launcher in self._launchers:
-                    launcher.send({"fence": {"node": command.node, "pid": command.pid}})
+                    launcher.send(self._fence(command))
             case c.Finish():
+                self._over = True
                 self._done.set()
             case _:
                 assert_never(command)
@@ -229,6 +269,8 @@ class Shell:
                     await self._talk_to_launcher(reader, peer)
                 case "control":
                     await self._talk_to_control(reader, peer)
+                case "coordinator":
+                    await self._talk_to_follower(peer, str(greeting.get("name", "")))
                 case other:
                     peer.send({"ok": False, "error": f"unknown role {other!r}"})
         except (OSError, EOFError, ValueError, TimeoutError) as error:
@@ -268,7 +310,7 @@ class Shell:
     async def _talk_to_launcher(self, reader: asyncio.StreamReader, peer: Peer) -> None:
         self._launchers.add(peer)
         for fence in self._fences:
-            peer.send({"fence": {"node": fence.node, "pid": fence.pid}})
+            peer.send(self._fence(fence))
         try:
             while True:
                 match await _receive(reader):
@@ -282,6 +324,24 @@ class Shell:
                         log.warning("the launcher says %s", other)
         finally:
             self._launchers.discard(peer)
+
+    async def _talk_to_follower(self, peer: Peer, name: str) -> None:
+        """Say again and again that this one leads."""
+        self._followers[peer] = name
+        self._shown.forget()
+        try:
+            while not self._done.is_set() and not peer.closed:
+                peer.send({"term": self._seat.term})
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._done.wait(), BEAT_S)
+            self._dismiss(peer)
+        finally:
+            self._followers.pop(peer, None)
+            self._shown.forget()
+
+    def _dismiss(self, follower: Peer) -> None:
+        if self._over:
+            follower.send({"over": True})
 
     async def _talk_to_control(self, reader: asyncio.StreamReader, peer: Peer) -> None:
         while True:
@@ -302,7 +362,8 @@ class Shell:
                 await asyncio.wait_for(self._done.wait(), pause)
 
     def _status(self) -> bytes:
-        return self._shown.line(self.coordinator, self._clock.now())
+        followers = tuple(sorted(self._followers.values()))
+        return self._shown.line(self.coordinator, self._clock.now(), followers)
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         state = self.coordinator.state
@@ -325,6 +386,9 @@ class Shell:
             case other:
                 return {"ok": False, "error": f"unknown request {other!r}"}
         return {"ok": True, "result": None}
+
+    def _fence(self, fence: c.Fence) -> dict[str, Any]:
+        return {"term": self._seat.term, "fence": {"node": fence.node, "pid": fence.pid}}
 
     def _cause(self, what: str) -> str:
         """Unique within the run: coordinator process, running number."""

@@ -42,6 +42,8 @@ def journaled(state: State) -> JournaledState:
         begun=state.run.begun,
         stopping=state.run.stopping,
         trouble=state.run.trouble,
+        term=state.run.term,
+        coordinator=state.run.coordinator,
         units=state.unit_state.units,
         retired=state.unit_state.retired,
         deployed=state.unit_state.deployed,
@@ -66,6 +68,8 @@ def restored(found: JournaledState) -> State:
             begun=found.begun,
             stopping=found.stopping,
             trouble=found.trouble,
+            term=found.term,
+            coordinator=found.coordinator,
         ),
         node_state=NodeState(nodes=found.nodes, fenced=found.fenced),
         unit_state=UnitState(

@@ -17,6 +17,10 @@ class RunState:
     stopping: bool = False
     trouble: str = ""
     """What the launcher cannot do at present; empty: nothing."""
+    term: int = -1
+    """That of the coordinator that leads; -1: none has led yet."""
+    coordinator: str = ""
+    """Its name among those of the run."""
 
     def open(self, launch: str, at: float) -> None:
         """A launch begins."""

@@ -123,6 +123,9 @@ class State:
             case f.Opened():
                 self.run.open(fact.launch, fact.at)
                 self.unit_state.open(fact.at)
+            case f.TermBegan():
+                expect(fact.term > self.run.term, f"term {self.run.term} has begun before")
+                self.run.term, self.run.coordinator = fact.term, fact.coordinator
             case f.Deployed():
                 self.unit_state.deploy(fact.units, fact.at)
             case f.HandoverBegan():

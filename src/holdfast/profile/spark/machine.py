@@ -78,13 +78,32 @@ def measure_machine(
     bench = _Bench(spark, folder, care or Care())
     say("measuring slices: writing and reading")
     write, read = bench.slices()
-    say("measuring batches with nothing in them")
-    floor, cpu = bench.floor("copy", _copy, "append")
-    kept_floor, _ = bench.floor("kept", _keep, "update")
+    found = _with_floors(known, bench, say)
     say("measuring state: changelogs and restores")
     state_write = bench.state_write()
     state_read = bench.state_read()
     log_read = bench.log_read()
+    return replace(
+        found,
+        slice_write=write,
+        slice_read=read,
+        state_write=replace(found.state_write, per_byte=state_write),
+        state_read=state_read,
+        log_read=log_read,
+    )
+
+
+def measure_floors(
+    known: MachineStatistics, *, spark: SparkSession, folder: Path, say: Say
+) -> MachineStatistics:
+    """What a quick profile has the time for: batches with nothing in them."""
+    return _with_floors(known, _Bench(spark, folder, Care(empty=8)), say)
+
+
+def _with_floors(known: MachineStatistics, bench: _Bench, say: Say) -> MachineStatistics:
+    say("measuring batches with nothing in them")
+    floor, cpu = bench.floor("copy", _copy, "append")
+    kept_floor, _ = bench.floor("kept", _keep, "update")
     fixed = Measure(
         value=max(0.0, kept_floor.value - floor.value),
         samples=kept_floor.samples,
@@ -93,13 +112,9 @@ def measure_machine(
     return replace(
         known,
         cores=cores(),
-        slice_write=write,
-        slice_read=read,
-        state_write=Affine(fixed=fixed, per_byte=state_write),
-        state_read=state_read,
-        log_read=log_read,
         batch_floor=floor,
         batch_cpu=cpu,
+        state_write=replace(known.state_write, fixed=fixed),
     )
 
 

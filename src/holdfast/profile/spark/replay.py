@@ -130,9 +130,23 @@ Compare = Callable[[Mapping[str, DataFrame]], Sequence[DataFrame]]
 
 
 def drop(frame: DataFrame, number: int = 0) -> None:
-    """Compute all rows and throw them away."""
+    """Compute all rows and throw them away, by the same road on which a unit would write them.
+
+    Java takes the rows as Spark has planned them; through Python, Spark plans the batch once more.
+    """
     del number
-    frame.write.format("noop").mode("overwrite").save()
+    if side_of(frame.sparkSession) == "native":
+        _planned(frame).count()
+    else:
+        frame.write.format("noop").mode("overwrite").save()
+
+
+def _planned(frame: DataFrame) -> Any:
+    """Java's rows of a batch as it is planned already: those that `SliceWriter` writes."""
+    execution: Any = frame._jdf.queryExecution()  # noqa: SLF001 - the only way to the plan
+    plan = execution.logical()
+    planned = plan.getClass().getSimpleName() == "LogicalRDD"
+    return plan.rdd() if planned else execution.toRdd()
 
 
 def read_only(frames: Mapping[str, DataFrame]) -> Sequence[DataFrame]:

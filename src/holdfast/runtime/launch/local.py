@@ -21,6 +21,7 @@ from holdfast.control.launcher.settings import LaunchSettings
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.rundir.endpoint import read_endpoint
 from holdfast.runtime.launch.children import Child, ProcessList, forget_logs, remove_logs
+from holdfast.streams.term import admits
 
 __all__ = ["LaunchSettings", "LocalLauncher"]
 
@@ -28,6 +29,8 @@ log = logging.getLogger("holdfast.launch")
 
 WATCH_S = 0.02
 RECONNECT_S = 0.1
+LOOK_S = 0.25
+"""How often it is looked at who leads: a leader that hangs keeps its connections."""
 OUTPUT_S = 5.0
 """How often the length of the processes' output is looked at."""
 
@@ -47,9 +50,11 @@ class LocalLauncher:
         self._lock = threading.RLock()
         self._machine = Launcher(settings)
         self._nodes: dict[str, Child] = {}
-        self._coordinator: Child | None = None
+        self._coordinators: dict[str, Child] = {}
         self._line: LineSocket | None = None
-        self._looked_at = 0.0
+        self._term = -1
+        """The newest that a coordinator we were connected to had."""
+        self._bounded_at = self._looked_at = 0.0
         self.finished = threading.Event()
         """The coordinator ended the run, or the launcher gave up on it."""
         self._closed = threading.Event()
@@ -84,7 +89,7 @@ class LocalLauncher:
             self._handle(e.LaunchBegan(), asked=True)
         except OSError:
             self.kill_all()
-            self._nodes, self._coordinator = {}, None
+            self._nodes, self._coordinators = {}, {}
             raise
         for thread in self._threads:
             thread.start()
@@ -106,13 +111,23 @@ class LocalLauncher:
             return {name: (child, known[name].domain) for name, child in self._nodes.items()}
 
     def coordinator(self) -> Child | None:
+        """The one that leads, as far as is known; None: none does."""
+        endpoint = read_endpoint(self._run_dir)
         with self._lock:
-            return self._coordinator
+            for child in self._coordinators.values():
+                if endpoint is not None and child.pid == endpoint.pid:
+                    return child
+        return None
+
+    def coordinators(self) -> dict[str, Child]:
+        """Running coordinators by name, whoever leads."""
+        with self._lock:
+            return dict(self._coordinators)
 
     def coordinator_expected(self) -> bool:
         """Whether a coordinator runs or will be started."""
         with self._lock:
-            return self._coordinator is not None or self._machine.coordinator_due
+            return bool(self._coordinators) or self._machine.coordinator_due
 
     def no_more_restarts(self) -> None:
         """From now on processes that end stay ended."""
@@ -120,7 +135,7 @@ class LocalLauncher:
 
     def alive(self) -> bool:
         with self._lock:
-            return bool(self._nodes) or self._coordinator is not None
+            return bool(self._nodes) or bool(self._coordinators)
 
     def kill_all(self) -> list[str]:
         """Kill whatever runs; tells what."""
@@ -146,7 +161,7 @@ class LocalLauncher:
 
     def _children(self) -> list[Child]:
         with self._lock:
-            return [*self._nodes.values(), *filter(None, [self._coordinator])]
+            return [*self._nodes.values(), *self._coordinators.values()]
 
     def _handle(self, event: e.LaunchEvent, *, asked: bool = False) -> None:
         """Have the machine decide, and do what it says; what fails is the next event.
@@ -178,7 +193,7 @@ class LocalLauncher:
         try:
             match command:
                 case c.StartCoordinator():
-                    self._coordinator = self._start_coordinator()
+                    self._coordinators[command.coordinator] = self._start_coordinator(command)
                     return []
                 case c.StartNode():
                     child = self._nodes[command.node] = self._start_node(command)
@@ -188,7 +203,9 @@ class LocalLauncher:
         except OSError as error:
             match command:
                 case c.StartCoordinator():
-                    failed: e.LaunchEvent = e.CoordinatorNotStarted(error=str(error))
+                    failed: e.LaunchEvent = e.CoordinatorNotStarted(
+                        coordinator=command.coordinator, error=str(error)
+                    )
                 case c.StartNode():
                     # Not its path: every attempt has another one, and would be another trouble.
                     why = error.strerror or str(error)
@@ -200,9 +217,17 @@ class LocalLauncher:
 
     def _do(
         self,
-        command: c.TerminateNode | c.TellExited | c.TellTrouble | c.ForgetLogs | c.Log | c.Finish,
+        command: c.TerminateCoordinator
+        | c.TerminateNode
+        | c.TellExited
+        | c.TellTrouble
+        | c.ForgetLogs
+        | c.Log
+        | c.Finish,
     ) -> None:
         match command:
+            case c.TerminateCoordinator():
+                self._coordinators[command.coordinator].terminate()
             case c.TerminateNode():
                 self._nodes[command.node].terminate()
             case c.TellExited():
@@ -238,14 +263,15 @@ class LocalLauncher:
             )
         )
 
-    def _start_coordinator(self) -> Child:
+    def _start_coordinator(self, command: c.StartCoordinator) -> Child:
         return self._enlist(
             Child(
                 kind="coordinator",
-                name="coordinator",
+                name=command.coordinator,
                 module="holdfast.control",
                 arguments=[
                     *("--run-dir", str(self._run_dir), "--launch", self.launch),
+                    *("--name", command.coordinator, "--rank", str(command.rank)),
                     *("--parent-pid", str(self._parent_pid)),
                 ],
                 run_dir=self._run_dir,
@@ -266,12 +292,13 @@ class LocalLauncher:
         while not self._closed.wait(WATCH_S):
             with self._lock:
                 ended = self._look_at_nodes()
-                self._look_at_coordinator()
+                self._look_at_coordinators()
             self._handle(e.Tick())
             for child in ended:
                 child.sweep()
                 child.clean()
             self._bound_outputs()
+            self._look_who_leads()
 
     def _look_at_nodes(self) -> list[Child]:
         """Say who came up and who ended; gives the latter, whose remains are to be removed."""
@@ -289,18 +316,30 @@ class LocalLauncher:
             self._handle(e.NodeEnded(node=name, code=code, words=tuple(child.last_words())))
         return [child for child, _ in ended.values()]
 
-    def _look_at_coordinator(self) -> None:
-        child = self._coordinator
-        code = child.exit_code() if child is not None else None
-        if child is not None and code is not None:
-            self._coordinator = None
-            self._handle(e.CoordinatorEnded(code=code, words=tuple(child.last_words())))
+    def _look_at_coordinators(self) -> None:
+        for name, child in list(self._coordinators.items()):
+            code = child.exit_code()
+            if code is not None:
+                del self._coordinators[name]
+                words = tuple(child.last_words())
+                self._handle(e.CoordinatorEnded(coordinator=name, code=code, words=words))
+
+    def _look_who_leads(self) -> None:
+        """Hang up on a coordinator that leads no longer; `_talk` then finds the one that does."""
+        now = self._clock.now()
+        line = self._line
+        if line is None or now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        endpoint = read_endpoint(self._run_dir)
+        if endpoint is not None and endpoint.term > self._term:
+            line.close()
 
     def _bound_outputs(self) -> None:
         now = self._clock.now()
-        if now - self._looked_at < OUTPUT_S:
+        if now - self._bounded_at < OUTPUT_S:
             return
-        self._looked_at = now
+        self._bounded_at = now
         for child in self._children():
             child.bound_output()
 
@@ -320,6 +359,9 @@ class LocalLauncher:
             endpoint = read_endpoint(self._run_dir)
             if endpoint is None or endpoint.launch != self.launch:
                 continue
+            if not admits(self._term, endpoint.term):
+                continue
+            self._term = endpoint.term
             try:
                 line = LineSocket(endpoint, "launcher")
                 line.set_timeout(None)
@@ -335,8 +377,9 @@ class LocalLauncher:
                 self._line = None
 
     def _order(self, message: dict[str, object]) -> None:
-        match message.get("fence"):
-            case {"node": str(name), "pid": int(pid)}:
-                self._handle(e.FenceOrdered(node=name, pid=pid))
+        match message:
+            case {"term": int(term), "fence": {"node": str(name), "pid": int(pid)}}:
+                if admits(self._term, term):
+                    self._handle(e.FenceOrdered(node=name, pid=pid))
             case _:
                 log.warning("unknown order %s", message)

@@ -171,12 +171,22 @@ class LocalRun:
         return names
 
     def kill_coordinator(self) -> int:
-        """SIGKILL to the coordinator; gives the number of the dead process."""
-        child = self.launcher.coordinator()
-        if child is None:
-            raise BadInputError("no coordinator runs", where=str(self.run_dir))
+        """SIGKILL to the coordinator that leads; gives the number of the dead process."""
+        child = self._leader()
         child.kill()
         return child.pid
+
+    def stop_coordinator(self) -> int:
+        """SIGSTOP to the coordinator that leads: it hangs; gives the number of its process."""
+        child = self._leader()
+        child.signal(signal.SIGSTOP)
+        return child.pid
+
+    def cont_coordinator(self, pid: int) -> None:
+        """SIGCONT to a coordinator: it wakes up, whoever leads meanwhile."""
+        for child in self.launcher.coordinators().values():
+            if child.pid == pid:
+                child.signal(signal.SIGCONT)
 
     def add_spare(self, domain: str = "d0") -> str:
         return self.launcher.add_spare(domain)
@@ -211,6 +221,12 @@ class LocalRun:
     def leftovers(self) -> list[int]:
         """Living processes of this run directory."""
         return self._list.leftovers()
+
+    def _leader(self) -> Child:
+        child = self.launcher.coordinator()
+        if child is None:
+            raise BadInputError("no coordinator leads", where=str(self.run_dir))
+        return child
 
     def _child(self, name: str) -> Child:
         child = self.launcher.node(name)

@@ -2,6 +2,10 @@
 
 Losing it stops nothing: units run on, and the link tries again with growing pauses. Only after
 `orphan_s` without a coordinator is the node told to end.
+
+Every command names the term of the coordinator that gave it, and a node takes none of an older term
+than it has seen. When another coordinator leads, the file names it: the link looks at it with every
+heartbeat, since a leader that hangs keeps its connections.
 """
 
 from __future__ import annotations
@@ -17,8 +21,10 @@ from holdfast.clock import Clock
 from holdfast.control import codec
 from holdfast.control.commands import NodeCommand
 from holdfast.control.events import Heartbeat, NodeHello
+from holdfast.control.shell.seat import newest_term
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.rundir.endpoint import read_endpoint
+from holdfast.streams.term import admits
 
 log = logging.getLogger("holdfast.node")
 
@@ -46,12 +52,19 @@ class Link:
         self._orphan_s = orphan_s
         self._clock = clock
         self._line: LineSocket | None = None
+        self._term = newest_term(run_dir)
+        """The newest that this node has seen."""
         self._closed = threading.Event()
 
     def send(self, beat: Heartbeat) -> None:
         """Send a heartbeat if connected; otherwise it is not needed, the hello will tell."""
         line = self._line
         if line is None:
+            return
+        endpoint = read_endpoint(self._run_dir)
+        if endpoint is not None and endpoint.term > self._term:
+            log.info("the coordinator of term %d leads now", endpoint.term)
+            line.close()
             return
         try:
             line.send(codec.message_to_json(beat))
@@ -82,8 +95,9 @@ class Link:
 
     def _connect(self) -> LineSocket | None:
         endpoint = read_endpoint(self._run_dir)
-        if endpoint is None:
+        if endpoint is None or not admits(self._term, endpoint.term):
             return None
+        self._term = endpoint.term
         try:
             line = LineSocket(endpoint, "node", timeout_s=2.0)
             # Commands may be hours apart; a dead coordinator shows as the end of the stream.
@@ -99,7 +113,11 @@ class Link:
         self._line = line
         try:
             while not self._closed.is_set():
-                self._on_command(codec.command_from_json(line.receive()))
+                term, command = codec.order_from_json(line.receive())
+                if admits(self._term, term):
+                    self._on_command(command)
+                else:
+                    log.info("not taken, from term %d of %d: %s", term, self._term, command)
         except (ConnectionLostError, ValidationError) as error:
             log.info("connection ended: %s", error)
         finally:

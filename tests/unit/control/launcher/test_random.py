@@ -65,7 +65,7 @@ class LauncherWorld(RuleBasedStateMachine):
                 assert not self.stopped
                 assert not self.coordinator
                 if self.out_of_memory:
-                    return [e.CoordinatorNotStarted(error="no memory")]
+                    return [e.CoordinatorNotStarted(coordinator="c0", error="no memory")]
                 self.coordinator = True
             case c.KillNode(node=name) | c.TerminateNode(node=name):
                 assert name in self.pids
@@ -100,7 +100,7 @@ class LauncherWorld(RuleBasedStateMachine):
     @rule(code=st.sampled_from([-9, 1]))
     def coordinator_dies(self, code):
         self.coordinator = False
-        self.tell(e.CoordinatorEnded(code=code))
+        self.tell(e.CoordinatorEnded(coordinator="c0", code=code))
 
     @rule(scarce=st.booleans())
     def memory(self, scarce):

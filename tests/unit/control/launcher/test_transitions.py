@@ -63,7 +63,7 @@ def test_a_launch_starts_the_coordinator_first_and_deals_the_domains():
     """Nodes, then spares, over d0, d1, ... in turn."""
     made = Launcher(LaunchSettings(nodes=2, spares=2, domains=3))
     assert made.handle(e.LaunchBegan(), 0.0) == [
-        c.StartCoordinator(),
+        c.StartCoordinator(coordinator="c0", rank=0),
         c.StartNode(node="n0", domain="d0", spare=False),
         c.StartNode(node="n1", domain="d1", spare=False),
         c.StartNode(node="s0", domain="d2", spare=True),
@@ -272,11 +272,11 @@ def test_whoever_asks_for_a_spare_may_ask_again():
 def test_a_killed_coordinator_is_started_again_at_once():
     """Its death says nothing about the next one."""
     made = launcher(nodes=1)
-    assert made.handle(e.CoordinatorEnded(code=KILLED), 1.0) == [
-        c.Log(level="info", text="coordinator ended with -9, starting another")
+    assert made.handle(e.CoordinatorEnded(coordinator="c0", code=KILLED), 1.0) == [
+        c.Log(level="info", text="coordinator c0 ended with -9, starting another")
     ]
     assert made.coordinator_due
-    assert tick(made, 1.0) == [c.StartCoordinator()]
+    assert tick(made, 1.0) == [c.StartCoordinator(coordinator="c0", rank=0)]
     assert not made.coordinator_due
 
 
@@ -284,10 +284,10 @@ def test_a_coordinator_that_is_killed_too_often_ends_the_run():
     """Nodes are told, since nobody else can tell them."""
     made = launcher(nodes=1, restarts=RestartBudget(limit=2, window_s=60.0))
     for now in (1.0, 2.0):
-        made.handle(e.CoordinatorEnded(code=KILLED), now)
-        assert tick(made, now) == [c.StartCoordinator()]
+        made.handle(e.CoordinatorEnded(coordinator="c0", code=KILLED), now)
+        assert tick(made, now) == [c.StartCoordinator(coordinator="c0", rank=0)]
     why = "the coordinator ended 3 times, last with -9"
-    assert made.handle(e.CoordinatorEnded(code=KILLED), 3.0) == [
+    assert made.handle(e.CoordinatorEnded(coordinator="c0", code=KILLED), 3.0) == [
         c.Log(level="info", text=f"given up: {why}"),
         c.TellTrouble(trouble=f"the run is given up: {why}"),
         c.TerminateNode(node="n0"),
@@ -304,14 +304,18 @@ def test_a_coordinator_that_fails_is_tried_ever_more_slowly():
     made = launcher(nodes=1, coordinator_retries=budget)
     now = 0.0
     for delay_s in (0.0, 0.5, 1.0):
-        (said,) = made.handle(e.CoordinatorEnded(code=FAILED, words=("OSError: full",)), now)
+        (said,) = made.handle(
+            e.CoordinatorEnded(coordinator="c0", code=FAILED, words=("OSError: full",)), now
+        )
         assert said.text == "the coordinator ended with 1: OSError: full; trying again"
         assert made.trouble == said.text
         if delay_s:
             assert tick(made, now + delay_s - 0.01) == []
         now += delay_s
-        assert tick(made, now) == [c.StartCoordinator()]
-    end = made.handle(e.CoordinatorEnded(code=FAILED, words=("OSError: full",)), now)
+        assert tick(made, now) == [c.StartCoordinator(coordinator="c0", rank=0)]
+    end = made.handle(
+        e.CoordinatorEnded(coordinator="c0", code=FAILED, words=("OSError: full",)), now
+    )
     assert made.given_up == "the coordinator ended with 1: OSError: full; 4 times in 60 s"
     assert end[-2:] == [c.TerminateNode(node="n0"), c.Finish()]
     assert made.last_words == ("OSError: full",)
@@ -321,9 +325,9 @@ def test_a_coordinator_that_cannot_be_started_is_tried_again():
     """On the same account as one that fails, without anybody's last words."""
     budget = RestartBudget(limit=1, window_s=60.0, delay_s=0.5)
     made = launcher(nodes=1, coordinator_retries=budget)
-    made.handle(e.CoordinatorEnded(code=FAILED, words=("x",)), 0.0)
-    assert tick(made, 0.0) == [c.StartCoordinator()]
-    made.handle(e.CoordinatorNotStarted(error="no memory"), 0.0)
+    made.handle(e.CoordinatorEnded(coordinator="c0", code=FAILED, words=("x",)), 0.0)
+    assert tick(made, 0.0) == [c.StartCoordinator(coordinator="c0", rank=0)]
+    made.handle(e.CoordinatorNotStarted(coordinator="c0", error="no memory"), 0.0)
     assert made.given_up == "the coordinator cannot be started: no memory; 2 times in 60 s"
     assert made.last_words == ()
 
@@ -331,7 +335,9 @@ def test_a_coordinator_that_cannot_be_started_is_tried_again():
 def test_wrong_input_to_the_coordinator_ends_the_run_at_once():
     """A damaged journal does not mend itself."""
     made = launcher(nodes=1)
-    end = made.handle(e.CoordinatorEnded(code=BAD_INPUT, words=("altered line",)), 0.0)
+    end = made.handle(
+        e.CoordinatorEnded(coordinator="c0", code=BAD_INPUT, words=("altered line",)), 0.0
+    )
     assert made.given_up == "the coordinator ended with 2: altered line"
     assert end[-2:] == [c.TerminateNode(node="n0"), c.Finish()]
 
@@ -340,7 +346,7 @@ def test_a_coordinator_that_ends_the_run_takes_the_nodes_along():
     """Those that had not joined yet would wait for a coordinator in vain."""
     made = launcher(nodes=1, spares=1)
     up(made, "n0")
-    assert made.handle(e.CoordinatorEnded(code=0), 0.0) == [
+    assert made.handle(e.CoordinatorEnded(coordinator="c0", code=0), 0.0) == [
         c.TerminateNode(node="n0"),
         c.TerminateNode(node="s0"),
         c.Finish(),
@@ -356,13 +362,13 @@ def test_after_the_end_of_restarts_nothing_is_started():
     made = launcher(nodes=2)
     up(made, "n0", "n1")
     ended(made, "n0")
-    made.handle(e.CoordinatorEnded(code=KILLED), 0.0)
+    made.handle(e.CoordinatorEnded(coordinator="c0", code=KILLED), 0.0)
     assert made.handle(e.RestartsEnded(), 0.0) == []
     assert not made.coordinator_due
     assert tick(made, 0.0) == []
     assert ended(made, "n1", now=1.0) == ending("n1")
-    assert made.handle(e.CoordinatorEnded(code=FAILED), 1.0) == []
-    assert made.handle(e.CoordinatorNotStarted(error="x"), 1.0) == []
+    assert made.handle(e.CoordinatorEnded(coordinator="c0", code=FAILED), 1.0) == []
+    assert made.handle(e.CoordinatorNotStarted(coordinator="c0", error="x"), 1.0) == []
     assert tick(made, 100.0) == []
     assert made.given_up is None
     assert made.trouble is None
@@ -373,7 +379,7 @@ def test_a_coordinator_that_is_reached_hears_everything():
     made = launcher(nodes=2)
     assert made.handle(e.CoordinatorReached(), 0.0) == [c.TellTrouble(trouble="")]
     ended(made, "n0", FAILED)
-    made.handle(e.CoordinatorEnded(code=FAILED), 0.0)
+    made.handle(e.CoordinatorEnded(coordinator="c0", code=FAILED), 0.0)
     failed = "the coordinator ended with 1: it said nothing; trying again"
     assert made.trouble == failed
     nodes = "n0 ended with 1 before it could run anything: it said nothing"

@@ -200,7 +200,7 @@ def test_names_that_move_while_a_takeover_reads_them_are_found(
 
     def overtaken(self, name):
         found = real(self, name)
-        if name.startswith(f"units/in#0/{folder_read}") and len(old.ranges) == 5:
+        if name.startswith(f"units/in.0#0/{folder_read}") and len(old.ranges) == 5:
             old.batch()  # the next snapshot
             if operation == "get":
                 return real(self, name)

@@ -1,0 +1,1 @@
+"""Nexus: how each operator does, by rules over its current and past statistics."""
