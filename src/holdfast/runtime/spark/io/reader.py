@@ -223,6 +223,8 @@ class LogReader:
             if isinstance(step, RunBatch):
                 return step
             if isinstance(step, Ended):
+                if step.why == "handed over":
+                    spec.crash.at("after-seal", spec.unit, number)
                 if self._parent is not None and step.why != "left behind":
                     return None
                 raise log.ended(spec.unit, step)
