@@ -84,6 +84,10 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
+    autoscale: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rescale by load, up to so many shards of scalable operators."),
+    ] = None,
     memory_mb: Annotated[
         int, typer.Option(min=480, help="Java heap of a node, MB; Spark needs 480.")
     ] = 512,
@@ -91,6 +95,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
+    from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
     from holdfast.cli.resume import affected, check_resume, reset_operators
     from holdfast.plan.document import load_plan
@@ -146,7 +151,8 @@ def run(
     with _interruptible():
         try:
             local.start()
-            view = _watch(local, limit_s, quiet=as_json)
+            with autoscaled(local, autoscale, _note):
+                view = _watch(local, limit_s, quiet=as_json)
         except KeyboardInterrupt:
             _note("stopping")
         finally:
