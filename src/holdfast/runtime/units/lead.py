@@ -38,7 +38,7 @@ class HeadStart:
     _lags: deque[float] = field(default_factory=lambda: deque(maxlen=MEMORY))
 
     def observe(self, lag_s: float) -> None:
-        """The leader's slice appeared so long after the follower had computed its own."""
+        """The leader's slice appeared so long after the follower had computed its own, or later."""
         self._lags.append(lag_s)
 
     @property
@@ -124,6 +124,8 @@ class Shared:
         while not self._marks.there(number):
             now = self._clock.now()
             if now >= deadline:
+                # Should the leader be slow and not dead, it is given more time when it leads again.
+                self._head_start.observe(now - start)
                 return False
             self._watch.wait((self._marks.path(number),), deadline - now, self._wake)
         self._head_start.observe(self._clock.now() - start)

@@ -64,6 +64,20 @@ def test_a_follower_publishes_for_a_leader_that_does_not():
     assert world.time == pytest.approx(FIRST_S)
 
 
+def test_a_leader_that_is_slow_now_and_then_is_given_more_time():
+    """Each time its follower was too quick it waits longer, so that the two do not take turns."""
+    world = World()
+    follower = replica(world, leads=False)
+    waits = []
+    for number in range(4):
+        before = world.time
+        assert not follower.give_way(number)
+        waits.append(world.time - before)
+        follower.settle(mine=False)
+    assert waits == sorted(waits)
+    assert waits[-1] > waits[0]
+
+
 def test_a_leader_that_comes_too_late_follows():
     """It finds another's batch in place of its own, and waits before the next."""
     world = World()
