@@ -284,8 +284,8 @@ class HoldfastCount:
     def processed(self) -> int:
         """Input rows whose effect has been delivered by the exporter."""
         view = self.run.status()
-        epoch = next(unit.epoch for unit in view.units if unit.unit == "counts#0")
-        for record in self._log.slices_from("lines", 0, self._next):
+        epoch = next(unit.epoch for unit in view.units if unit.unit == "counts.0#0")
+        for record in self._log.slices_from("lines.0#0", self._next):
             self._next = record.number + 1
             self._unseen.append((record.upto, record.rows + record.late_rows))
         done = [item for item in self._unseen if epoch is not None and item[0] <= epoch]

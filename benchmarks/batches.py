@@ -31,7 +31,7 @@ from pyspark.sql import functions as sf
 
 from benchmarks._stream_common import slices
 from holdfast.deployment import UnitId
-from holdfast.deployment.records import SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import SliceFile
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.log.crash import Crash
@@ -39,11 +39,13 @@ from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.start.archive import ensure_archive
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.records import Slice
 
 SCHEMA = "ts timestamp, word string, n bigint"
 WARM = 10
@@ -124,6 +126,7 @@ class Bench:
     def _run(self, log: SliceLog, numbers: Sequence[int]) -> list[Mark]:
         # One slice a batch, however many there are.
         segment = replace(self.deployment.segment("out"), one_epoch_per_batch=True)
+        begin(log, self.deployment)
         for number in range(self.batches):
             self._publish(log, segment.inputs[0], number)
         context = UnitContext(
@@ -132,7 +135,7 @@ class Bench:
             segment=segment,
             deployment=self.deployment,
             log=log,
-            trimmer=Trimmer(log=log, deployment=self.deployment, keep_input=True),
+            trimmer=Trimmer(log, self.deployment, keep_input=True),
             crash=Crash(),
         )
         unit = SparkUnit(
@@ -169,17 +172,18 @@ class Bench:
             )
             name, groups = f"{number:010d}.arrow", key_groups(table, ("word",))
             hashes = np.zeros(self.rows, np.uint64)
-            files = (write_slice_file(log.data(boundary, 0), name, table, groups, hashes),)
-        record = SliceRecord(
-            boundary=boundary,
-            shard=0,
-            number=number,
-            after=number - 1,
-            upto=number,
-            files=files,
-            watermark_us=number * 1_000_000,
+            files = (write_slice_file(log.data("in.0#0", boundary), name, table, groups, hashes),)
+        log.publish(
+            Slice(
+                unit="in.0#0",
+                number=number,
+                after=number - 1,
+                upto=number,
+                files={boundary: files},
+                rows=self.rows,
+                watermark_us=number * 1_000_000,
+            )
         )
-        log.put_slice(record, unit="in#0")
 
 
 def _reach(unit: SparkUnit, number: int) -> float:

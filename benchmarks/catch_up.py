@@ -15,13 +15,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast.deployment.records import GroupPart, RangeRecord, SliceFile, SliceRecord, encode
-from holdfast.rundir.layout import member
-from holdfast.runtime.log.backlog import Backlog
-from holdfast.runtime.log.protocol import Batching, next_range
+from holdfast.deployment.slicefiles import GroupPart, SliceFile
+from holdfast.rundir.layout import member, record_folder
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin_alone
+from holdfast.streams.codec import encode
+from holdfast.streams.records import Slice
+from holdfast.streams.steps import slices as slices_of
+from holdfast.streams.unit import Position, RunBatch
 
 SHARDS = 2
+UNITS = [f"b.0#{shard}" for shard in range(SHARDS)]
+UNIT = "u.0#0"
 HOUR = 3600
 BAR_S = 1.0
 """An hour behind, one batch must be planned in this time."""
@@ -59,8 +65,10 @@ def main() -> int:
 
 def _publish(root: Path, slices: int, groups: int) -> SliceLog:
     log = SliceLog(root)
-    for shard in range(SHARDS):
-        folder = root / log.layout.slices("b", shard)
+    begin_alone(log, "b", shards=SHARDS)
+    begin_alone(log, "u")
+    for unit in UNITS:
+        folder = root / record_folder(slices_of(unit))
         folder.mkdir(parents=True)
         for number in range(slices):
             parts = tuple(
@@ -80,35 +88,37 @@ def _publish(root: Path, slices: int, groups: int) -> SliceLog:
                 schema_crc=3_000_000_000,
                 parts=parts,
             )
-            record = SliceRecord(
-                boundary="b",
-                shard=shard,
+            record = Slice(
+                unit=unit,
                 number=number,
                 after=number - 1,
                 upto=number,
-                files=(file,),
+                files={"b": (file,)},
+                rows=2 * groups,
                 watermark_us=number * 1_000_000,
                 writer="0123456789abcdef" * 2,
             )
             # No sync: what is measured is reading.
-            path = root / member(log.layout.slices("b", shard), number)
-            path.write_bytes(encode(record))
+            (root / member(record_folder(slices_of(unit)), number)).write_bytes(encode(record))
     return log
 
 
 def _measure(log: SliceLog, slices: int, groups: int) -> dict[str, float | None]:
     batching = Batching()
     start = time.process_time()
-    backlog = Backlog(log, {"b": SHARDS})
-    record = next_range(None, backlog.after(None), batching, unit="u#0")
-    first_s = time.process_time() - start
-    batches = 0
-    while record is not None:
-        batches, last = batches + 1, record
-        record = next_range(last, backlog.after(last), batching, unit="u#0")
+    steps, position, batches, first_s = log.steps(), Position(batch=0, after=-1), 0, 0.0
+    while True:
+        step = log.run(
+            steps.next_step(UNIT, position, ("b",), batching.propose, reach=batching.reach)
+        )
+        if not isinstance(step, RunBatch):
+            break
+        first_s = first_s or time.process_time() - start
+        log.run(steps.read("b", step.range.after, step.range.upto))
+        batches, position = batches + 1, step.done
     all_s = time.process_time() - start
-    if last.upto != slices - 1:
-        raise AssertionError(f"caught up to {last.upto} of {slices - 1}")
+    if position.after != slices - 1:
+        raise AssertionError(f"caught up to {position.after} of {slices - 1}")
     by_definition_s = None
     if slices <= (HOUR if groups == 1 else HOUR // 4):  # it takes minutes beyond
         start = time.process_time()
@@ -124,9 +134,9 @@ def _measure(log: SliceLog, slices: int, groups: int) -> dict[str, float | None]
     }
 
 
-def _first_by_definition(log: SliceLog, batching: Batching) -> RangeRecord:
+def _first_by_definition(log: SliceLog, batching: Batching) -> int:
     """The first batch, chosen from all that is published; one batch interval an epoch."""
-    shards = [list(log.slices_from("b", shard, 0)) for shard in range(SHARDS)]
+    shards = [list(log.slices_from(unit, 0)) for unit in UNITS]
     ends = sorted(set.intersection(*[{item.upto for item in slices} for slices in shards]))
     candidates: list[tuple[int, int]] = []
     for end in ends:
@@ -134,9 +144,7 @@ def _first_by_definition(log: SliceLog, batching: Batching) -> RangeRecord:
         if candidates and rows > batching.max_rows:
             break
         candidates.append(((end + 1) & -(end + 1), end))
-    upto = max(candidates)[1]
-    taken = tuple(sum(item.upto <= upto for item in slices) for slices in shards)
-    return RangeRecord(unit="u#0", number=0, after=-1, upto=upto, inputs={"b": taken})
+    return max(candidates)[1]
 
 
 if __name__ == "__main__":

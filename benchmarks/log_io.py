@@ -24,15 +24,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from holdfast.deployment import Boundary
-from holdfast.deployment.records import SliceRecord
+from holdfast.deployment.slicefiles import content_digest
 from holdfast.profile.cpu import CpuMeter
-from holdfast.runtime.log.protocol import Batching
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NoWatch
+from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.io.native import NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.start.session import start_session
+from holdfast.streams.records import Slice
 
 
 def rows_of(spark: SparkSession, rows: int) -> DataFrame:
@@ -70,6 +72,7 @@ class Slices:
         self.spark, self.frame, self.root, self.native = spark, frame, root, native
         self.boundary = Boundary(operator="bench", key=key)
         self.log = SliceLog(root)
+        begin_alone(self.log, "bench", "reader")
         self.number = -1
 
     def write(self) -> None:
@@ -79,28 +82,32 @@ class Slices:
             rows,
             (self.boundary,),
             log=self.log,
-            shard=0,
+            unit="bench.0#0",
             number=self.number,
             generation=0,
         )
-        record = SliceRecord(
-            boundary=self.boundary.name,
-            shard=0,
-            number=self.number,
-            after=self.number - 1,
-            upto=self.number,
-            files=written.files[self.boundary.name],
+        self.log.publish(
+            Slice(
+                unit="bench.0#0",
+                number=self.number,
+                after=self.number - 1,
+                upto=self.number,
+                files=written.files,
+                rows=written.rows,
+                digest=content_digest(written.files),
+            )
         )
-        self.log.put_slice(record, unit="bench#0")
 
     def read(self, number: int) -> None:
         """Batch `number` reads slice `number`."""
         spec = ReaderSpec(
             root=str(self.root),
-            unit="reader#0",
+            unit="reader.0#0",
             generation=0,
             inputs=(
-                InputSpec(boundary=self.boundary.name, shards=1, schema=self.frame.schema.json()),
+                InputSpec(
+                    boundary=self.boundary.name, stream="bench", schema=self.frame.schema.json()
+                ),
             ),
             groups=(0, 128),
             batching=Batching(one_epoch_per_batch=True),

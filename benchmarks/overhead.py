@@ -287,7 +287,7 @@ def boundary_cost(rows: Rows, side: str = "") -> float | None:
         return None
     cut = rows[cut_once]
     added = cut["cpu_us_per_row"] - rows[whole]["cpu_us_per_row"]
-    return float(added / cut["crossed_per_row"]["filter#0"])
+    return float(added / cut["crossed_per_row"]["filter.0#0"])
 
 
 def _drain(feed: Feed, watch: Watch, deadline_s: float) -> float:

@@ -169,15 +169,15 @@ def look(run: LocalRun, at_s: float) -> Sample:
 def kind_of(parts: tuple[str, ...]) -> str:
     """What a file of a run directory is, in the words of the slice log."""
     match parts:
-        case ("log", _, _, "slices", *_):
+        case ("units", _, "slices", *_):
             return "slice records"
-        case ("log", _, _, "data", *_):
+        case ("units", _, "data", *_):
             return "slice data"
         case ("units", _, "late", *_):
             return "late rows"
         case ("units", _, "dead", *_):
             return "dead rows"
-        case ("log", _, _, folder, *_) | ("units", _, folder, *_):
+        case ("units", _, folder, *_):
             return folder
         case ("coordinator", name, *_) if name.startswith("journal"):
             return "journal"

@@ -24,13 +24,16 @@ from typing import Any
 import psutil
 from pyspark.sql.types import LongType, StructField, StructType
 
-from holdfast.deployment.records import RangeRecord, SliceRecord, encode
-from holdfast.rundir.layout import member
-from holdfast.runtime.log.protocol import Batching, next_range
+from holdfast.rundir.layout import member, record_folder
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NodeWatch
-from holdfast.runtime.spark.io import reader as reader_module
+from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec
+from holdfast.streams.codec import encode
+from holdfast.streams.records import Slice
+from holdfast.streams.steps import slices as slices_of
+from holdfast.streams.unit import Proposal
 
 UNITS = 8
 SHARDS = 2
@@ -64,8 +67,10 @@ def main() -> int:
 def _measure(idle_s: float, slices: int, *, watched: bool, told: bool) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         log = SliceLog(folder)
+        begin_alone(log, "b", shards=SHARDS)
+        begin_alone(log, *(f"u{unit}" for unit in range(UNITS)))
         for shard in range(SHARDS):
-            (Path(folder) / log.layout.slices("b", shard)).mkdir(parents=True)
+            (Path(folder) / record_folder(slices_of(f"b.0#{shard}"))).mkdir(parents=True)
         # Forked before the watcher's thread starts.
         pairs = [mp.Pipe() for _ in range(UNITS)]
         context = mp.get_context("fork")
@@ -102,24 +107,24 @@ def _measure(idle_s: float, slices: int, *, watched: bool, told: bool) -> dict[s
 def _task(root: str, unit: int, pipe: Connection) -> None:
     spec = ReaderSpec(
         root=root,
-        unit=f"u{unit}#0",
+        unit=f"u{unit}.0#0",
         generation=0,
-        inputs=(InputSpec(boundary="b", shards=SHARDS, schema=SCHEMA),),
+        inputs=(InputSpec(boundary="b", stream="b", schema=SCHEMA),),
         groups=(0, 128),
         batching=Batching(),
         watch=pipe.recv(),
     )
     reader, number = LogReader(spec), 0
-    decide = next_range
+    decide = Batching.propose
 
-    def seen(*given: Any, **named: Any) -> RangeRecord | None:
-        found = decide(*given, **named)
+    def seen(*given: Any) -> Proposal | None:
+        found = decide(*given)
         if found is not None:
             pipe.send(time.monotonic())
         return found
 
     # Told before the range is put: what is measured is waking, not the disk.
-    vars(reader_module)["next_range"] = seen
+    Batching.propose = seen  # type: ignore[assignment,method-assign]
     while True:
         list(reader.read(number, 0, 0))
         number += 1
@@ -146,10 +151,9 @@ def _delays(
     for number in range(slices):
         time.sleep(chance.uniform(0.05, 0.15))
         for shard in range(SHARDS):
-            record = SliceRecord(
-                boundary="b", shard=shard, number=number, after=number - 1, upto=number
-            )
-            path = Path(log.root) / member(log.layout.slices("b", shard), number)
+            unit = f"b.0#{shard}"
+            record = Slice(unit=unit, number=number, after=number - 1, upto=number)
+            path = Path(log.root) / member(record_folder(slices_of(unit)), number)
             temporary = path.with_name(".new")
             temporary.write_bytes(encode(record))
             temporary.rename(path)

@@ -104,7 +104,7 @@ def test_a_run_is_watched_killed_stopped_and_resumed(place):
     _, begin = place
     first = begin("run", "app.py", "--host", "fake", "--nodes", "1", "--spares", "1", "--json")
     view = running(begin)
-    assert [unit["unit"] for unit in view["units"]] == ["numbers#0", "double#0", "out#0"]
+    assert [unit["unit"] for unit in view["units"]] == ["numbers.0#0", "double.0#0", "out.0#0"]
     code, shown, _ = ask(begin, "nodes")
     assert code == 0
     assert [node["node"] for node in shown["nodes"]] == ["n0", "s0"]
@@ -116,7 +116,7 @@ def test_a_run_is_watched_killed_stopped_and_resumed(place):
     running(begin)
     code, found, _ = ask(begin, "logs", "double")
     assert code == 0
-    assert any("unit=double#0 generation=2 start" in line for line in found["lines"])
+    assert any("unit=double.0#0 generation=2 start" in line for line in found["lines"])
     assert ask(begin, "logs", "nothing")[0] == 2
     assert ask(begin, "stop")[0] == 0
     out, err = first.communicate(timeout=DEADLINE_S)
@@ -232,17 +232,17 @@ def test_a_held_unit_is_told_with_its_traceback(place):
     run_dir = where / "runs" / "demo"
     first = begin("run", "app.py", "--host", "fake", "--spares", "0")
     running(begin)
-    set_fault(run_dir, UnitId.parse("double#0"), "raise")
+    set_fault(run_dir, UnitId.parse("double.0#0"), "raise")
     wait_until(lambda: ask(begin, "status")[1]["status"] == "failed")
     shown = begin("status")
     out, _ = shown.communicate(timeout=DEADLINE_S)
-    code, found, _ = ask(begin, "logs", "double#0")
+    code, found, _ = ask(begin, "logs", "double.0#0")
     assert code == 0
     first.send_signal(signal.SIGINT)
     _, err = first.communicate(timeout=DEADLINE_S)
     assert first.returncode == 1
     for text in (out, err, "\n".join(found["lines"])):
         assert "Traceback (most recent call last)" in text
-        assert "ValueError: poisoned record in double#0" in text
-    assert "double#0 is held (operator double): ValueError: poisoned record in double#0" in err
-    assert any("unit=double#0 operator=double failed" in line for line in found["lines"])
+        assert "ValueError: poisoned record in double.0#0" in text
+    assert "double.0#0 is held (operator double): ValueError: poisoned record in double.0#0" in err
+    assert any("unit=double.0#0 operator=double failed" in line for line in found["lines"])

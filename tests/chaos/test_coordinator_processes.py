@@ -144,7 +144,7 @@ def test_a_quiet_run_starts_and_stops_cleanly(start):
     ended_exactly_once(run)
     assert not (run.run_dir / ENDPOINT).exists()
     text = node_log_path(run.run_dir, unit(view, SRC).node).read_text()
-    assert "unit=src#0 generation=1 start" in text
+    assert "unit=src.0#0 generation=1 start" in text
 
 
 def test_kill_9_of_a_node(start):
@@ -252,13 +252,13 @@ def test_an_exception_is_retried_then_held_then_released(start):
     view = run.wait_for(lambda v: v.status == "failed", DEADLINE_S, "the hold")
     held = unit(view, SUM1)
     assert (held.phase, held.operator) == ("held", "sum")
-    assert "ValueError: poisoned record in sum#1" in held.error
+    assert "ValueError: poisoned record in sum.0#1" in held.error
     assert unit(view, SRC).phase == "running"
     assert held.generation == 3
     set_fault(run.run_dir, SUM1, None)
     with ControlClient(run.run_dir) as client:
         with pytest.raises(BadInputError, match="no held unit"):
-            client.retry("src#0")
+            client.retry("src.0#0")
         client.retry(str(SUM1))
     recovered(run, 3)
     ended_exactly_once(run)
@@ -361,10 +361,10 @@ def test_output_that_is_wrong_is_noticed(start):
     """The checker itself: an altered, a missing and a doubled slice are all reported."""
     run = start()
     ended_exactly_once(run)
-    log = run.run_dir / "fake" / "log" / "sum%230"
+    log = run.run_dir / "fake" / "log" / "sum.0%230"
     original = (log / "2.json").read_text()
     (log / "2.json").write_text('{"value": -1, "generation": 1}')
-    assert any("sum#0 epoch 2" in line for line in check_output(run.run_dir, DEPLOYMENT))
+    assert any("sum.0#0 epoch 2" in line for line in check_output(run.run_dir, DEPLOYMENT))
     (log / "2.json").unlink()
     assert any("gaps" in line for line in check_output(run.run_dir, DEPLOYMENT))
     (log / "2.json").write_text(original)

@@ -123,9 +123,9 @@ def test_a_node_without_its_java_is_replaced(start):
     view = run.wait_for(
         lambda now: all_running(now) and all(item.node != "n0" for item in now.units), DEADLINE_S
     )
-    epoch = unit(view, "counts#0").epoch
+    epoch = unit(view, "counts.0#0").epoch
     run.wait_for(
-        lambda now: all_running(now) and unit(now, "counts#0").epoch > epoch + 5, DEADLINE_S
+        lambda now: all_running(now) and unit(now, "counts.0#0").epoch > epoch + 5, DEADLINE_S
     )
     assert all(item.phase == "running" for item in run.status().units)
     stop_and_verify(run, pipeline)
@@ -135,7 +135,7 @@ def test_a_torn_slice_is_named_and_not_skipped(start):
     """A redo that meets half a file fails with its name; mended, everything is right."""
     run, pipeline = start("examples/word_count.py", spares=1)
     wait_until(lambda: not spare_is_cold(run.status()), "a warm spare")
-    slices = run.run_dir / "log" / "lines" / "0" / "slices"
+    slices = run.run_dir / "units" / "lines.0#0" / "slices"
     newest = max(numbered(slices))
     # Killed as soon as a slice is there, its reader cannot have committed it.
     number = wait_until(
@@ -145,20 +145,20 @@ def test_a_torn_slice_is_named_and_not_skipped(start):
     kinds = {path.name.partition("-")[0] for path in scratch.iterdir()}
     assert {"blockmgr", "spark"} <= kinds
     run.kill_node("n0")
-    (file,) = read_record(numbered(slices)[number], "slice")["files"]
-    path = slices.parent / "data" / file["name"]
+    ((boundary, (file,)),) = read_record(numbered(slices)[number], "slice")["files"].items()
+    path = slices.parent / "data" / boundary / file["name"]
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     view = run.wait_for(
-        lambda now: "torn" in (unit(now, "count#0").error or ""), DEADLINE_S, "an error"
+        lambda now: "torn" in (unit(now, "count.0#0").error or ""), DEADLINE_S, "an error"
     )
-    assert file["name"] in unit(view, "count#0").error
+    assert file["name"] in unit(view, "count.0#0").error
     assert not scratch.exists()
     path.write_bytes(whole)
     wait_until(lambda: healed(run), "healing")
-    epoch = unit(run.status(), "counts#0").epoch
+    epoch = unit(run.status(), "counts.0#0").epoch
     run.wait_for(
-        lambda now: all_running(now) and unit(now, "counts#0").epoch > epoch + 10, DEADLINE_S
+        lambda now: all_running(now) and unit(now, "counts.0#0").epoch > epoch + 10, DEADLINE_S
     )
     stop_and_verify(run, pipeline)
 
@@ -216,14 +216,16 @@ def test_a_poison_record_holds_its_unit_and_names_the_operator(poisoned):
     run, pipeline, add = poisoned("fail")
     wait_until(lambda: delivered(run) == [2, 4, 6], "the first file")
     add("seven")
-    view = run.wait_for(lambda now: unit(now, "twice#0").phase == "held", DEADLINE_S, "a held unit")
-    held = unit(view, "twice#0")
+    view = run.wait_for(
+        lambda now: unit(now, "twice.0#0").phase == "held", DEADLINE_S, "a held unit"
+    )
+    held = unit(view, "twice.0#0")
     assert held.operator == "parse"
     assert "in to_number" in held.error
     (line,) = failures(view)
-    assert line.startswith("twice#0 is held (operator parse): ")
+    assert line.startswith("twice.0#0 is held (operator parse): ")
     assert "invalid literal for int() with base 10: 'seven'" in held.error
-    assert unit(view, "lines#0").phase == unit(view, "out#0").phase == "running"
+    assert unit(view, "lines.0#0").phase == unit(view, "out.0#0").phase == "running"
     verdict = stop_and_verify(run, pipeline)
     assert verdict.compared == 3
     assert delivered(run) == [2, 4, 6]

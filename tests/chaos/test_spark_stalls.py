@@ -56,7 +56,7 @@ def unit(view, name):
 
 def delivered_beyond(epoch):
     """Whether all units run and results of an epoch have been delivered."""
-    return lambda view: all_running(view) and (unit(view, "out#0").epoch or -1) >= epoch
+    return lambda view: all_running(view) and (unit(view, "out.0#0").epoch or -1) >= epoch
 
 
 def stop_and_verify(run, pipeline):
@@ -71,7 +71,7 @@ def test_a_batch_interval_above_every_limit_is_no_stall(start):
     run, pipeline = start(policy, batch_epochs=16)
     view = run.wait_for(delivered_beyond(47), DEADLINE_S, "three intervals")
     assert not view.recoveries
-    assert unit(view, "paced#0").generation == 1
+    assert unit(view, "paced.0#0").generation == 1
     stop_and_verify(run, pipeline)
 
 
@@ -81,7 +81,7 @@ def test_a_long_first_batch_that_works_is_no_stall(start):
     run, pipeline = start(policy, first_rows=150, pause_s=0.4)
     view = run.wait_for(delivered_beyond(1), DEADLINE_S, "the first batch")
     assert not view.recoveries
-    assert unit(view, "paced#0").generation == 1
+    assert unit(view, "paced.0#0").generation == 1
     stop_and_verify(run, pipeline)
 
 
@@ -96,8 +96,8 @@ def test_a_suspended_worker_is_killed_as_stalled(start, tmp_path):
         _suspend(int((tmp_path / "pid").read_text()))
         assert time.monotonic() < end, "nobody noticed"
         pause.wait(0.5)
-    assert {item.unit for item in found} == {"paced#0"}
-    beyond = unit(view, "out#0").epoch + 30
+    assert {item.unit for item in found} == {"paced.0#0"}
+    beyond = unit(view, "out.0#0").epoch + 30
     run.wait_for(delivered_beyond(beyond), DEADLINE_S, "the recovery")
     stop_and_verify(run, pipeline)
 

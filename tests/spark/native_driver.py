@@ -42,7 +42,7 @@ def only(kind: str, run: Path) -> None:
     def at(self: Crash, point: str, unit: str, number: int = -1) -> None:
         if point != "during-clone":
             record = log.range(unit, number)
-            if unit != "numbers#0" or record is None:
+            if unit != "numbers.0#0" or record is None:
                 return
             if (record.source["batch"] == number) != (kind == "busy"):
                 return

@@ -16,16 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import LongType
 from tests.spark.drivers import run_driver
 
-import holdfast.runtime.spark.units.unit as unit_module
-from holdfast.deployment import Boundary
-from holdfast.deployment.records import SkipRecord, SliceRecord
 from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.io.publish import relaid, write_files
 from holdfast.runtime.spark.start.session import start_session
-from holdfast.runtime.units.publish import publish
+from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.records import Floor, Skip
+from holdfast.streams.steps import RaiseFloor, ranges
 from holdfast.verify.slice_log import dead_rows
 
 pytestmark = pytest.mark.spark
@@ -45,26 +43,24 @@ def said(folder: Path, generation: int) -> str:
 
 
 def published(log: SliceLog, boundary: str, number: int) -> Counter:
-    record = log.slice(boundary, 0, number)
-    rows = read_slice(log.data(boundary, 0), record, range(128))
+    record = log.slice("draw.0#0", number)
+    rows = read_slice(log.data("draw.0#0", boundary), record.files[boundary], range(128))
     return Counter(tuple(row.items()) for batch in rows for row in batch.to_pylist())
 
 
 def test_a_drawing_that_was_published_counts_on_every_boundary(tmp_path):
-    """Killed between two boundaries and before the commit, a map of chance keeps its first rows."""
+    """Killed once published, and before the commit, a map of chance keeps its first rows."""
     folder = tmp_path / "run"
-    killed = run("chance_app.py", folder, 0, 10_000, "after-slice-record:draw#0@2")
+    killed = run("chance_app.py", folder, 0, 10_000, "after-slice-record:draw.0#0@2")
     assert killed == -signal.SIGKILL
     log = SliceLog(folder)
-    assert log.slice("draw@key", 0, 2) is not None
-    assert log.slice("draw@bucket", 0, 2) is None
     drawn = published(log, "draw@key", 2)
-    killed = run("chance_app.py", folder, 1, 10_000, "before-commit:draw#0@3")
+    killed = run("chance_app.py", folder, 1, 10_000, "before-commit:draw.0#0@3")
     assert killed == -signal.SIGKILL, said(folder, 1)
     assert published(log, "draw@key", 2) == drawn
-    reached = log.slice("draw@key", 0, 3).upto
+    reached = log.slice("draw.0#0", 3).upto
     assert run("chance_app.py", folder, 2, reached + 2) == 0, said(folder, 2)
-    last = log.newest_range("draw#0") - 1
+    last = log.newest_batch("draw.0#0") - 1
     assert last >= 3
     for number in range(last + 1):
         rows = published(log, "draw@key", number)
@@ -104,33 +100,6 @@ def deliver(spark, pipeline, folder, epoch, cuts="none", generation=0):
         pytest.fail(f"epoch {epoch()} was not reached: {found}")
     finally:
         host.close()
-
-
-def test_rows_laid_out_anew_are_the_same_rows(spark, tmp_path):
-    """Slices made from a stored one have the digests of those made with it, whatever the types."""
-    frame = spark.sql(
-        """
-        SELECT id AS n, if(id % 3 = 0, NULL, string(id)) AS s, id / 7 AS d, double('nan') AS x,
-               timestamp_micros(id * 1000001) AS t, timestamp_ntz '2026-01-01 01:02:03.4' AS u,
-               date_add(date '2026-01-01', int(id)) AS day, decimal(id) / 3 AS money,
-               cast(string(id) AS binary) AS raw, array(named_struct('a', id, 'b', NULL)) AS deep,
-               map(string(id), id, 'k', NULL) AS m, named_struct('m', map(id, 'v')) AS inner
-        FROM range(40)
-        """
-    )
-    boundaries = (Boundary(operator="op", key=("n",)), Boundary(operator="op", key=("s", "t")))
-    log = SliceLog(tmp_path)
-    written = write_files(frame, boundaries, log=log, shard=0, number=0, generation=0)
-    first, second = (
-        SliceRecord(
-            boundary=item.name, shard=0, number=0, after=-1, upto=0, files=written.files[item.name]
-        )
-        for item in boundaries
-    )
-    (made,) = relaid(spark, first, boundaries, schema=frame.schema, log=log, generation=1)
-    assert made.files != second.files
-    assert made.same_content(second)
-    assert len(second.digests()) > 10
 
 
 def numbers(epoch, seed):
@@ -203,7 +172,7 @@ def read(file):
 
 def last_epoch(folder, unit):
     log = SliceLog(folder)
-    return log.range(unit, log.newest_range(unit)).upto
+    return log.range(unit, log.newest_batch(unit)).upto
 
 
 @pytest.mark.parametrize("cuts", ["none", "all"])
@@ -217,7 +186,7 @@ def test_what_is_quarantined_does_not_depend_on_the_plan(spark, tmp_path, cuts):
     deliver(spark, p, tmp_path, lambda: 3, cuts=cuts)
     made = [
         (number, copy)
-        for epoch in range(last_epoch(tmp_path, "out#0") + 1)
+        for epoch in range(last_epoch(tmp_path, "out.0#0") + 1)
         for _, number in numbers(epoch, 0)
         for copy in (0, 1)
     ]
@@ -243,28 +212,29 @@ def test_the_skip_that_a_zombie_published_with_counts(spark, tmp_path, monkeypat
     p.sink("out", made, Sqlite("out.db"))
     zombie = SliceLog(tmp_path)
 
-    def overtaken(log, records, **options):
-        if records[0].number == 1 and zombie.slice("sum", 0, 1) is None:
-            # It leaves out all rows of the batch, so what it publishes has none.
-            before, now = zombie.range("sum#0", 0).inputs, zombie.range("sum#0", 1).inputs
-            ((boundary, (end,)),) = now.items()
-            taken = range(before[boundary][0], end)
-            rows = sum(zombie.slice(boundary, 0, at).rows for at in taken)
-            left = {boundary: tuple(range(rows))}
-            zombie.put_skip(SkipRecord(unit="sum#0", number=1, rows=left))
-            zombie.put_slice(replace(records[0], files=(), skip=1), unit="sum#0")
-        return publish(log, records, **options)
+    publish = UnitContext.publish
 
-    monkeypatch.setattr(unit_module, "publish", overtaken)
+    def overtaken(context, item, **options):
+        if item.unit == "sum.0#0" and item.number == 1 and zombie.slice("sum.0#0", 1) is None:
+            # It leaves out all rows of the batch, so what it publishes has none.
+            taken = zombie.run(zombie.steps().read("numbers", item.after, item.upto))
+            rows = sum(found.rows for found in taken)
+            (boundary,) = taken[0].files
+            left = {boundary: tuple(range(rows))}
+            zombie.put_skip(Skip(unit="sum.0#0", number=0, batch=1, rows=left))
+            zombie.publish(replace(item, files={}, rows=0, digest="", skip="1"))
+        return publish(context, item, **options)
+
+    monkeypatch.setattr(UnitContext, "publish", overtaken)
 
     def after_it():
-        lost = zombie.range("sum#0", 1)
+        lost = zombie.range("sum.0#0", 1)
         return lost.upto + 1 if lost else 10_000
 
     deliver(spark, p, tmp_path, after_it)
-    lost = zombie.range("sum#0", 1)
+    lost = zombie.range("sum.0#0", 1)
     without = [n for at in range(lost.after + 1, lost.upto + 1) for _, n in numbers(at, 0)]
-    upto = last_epoch(tmp_path, "out#0")
+    upto = last_epoch(tmp_path, "out.0#0")
     assert upto > lost.upto
     if stateful:
         assert sums_found(tmp_path) == summed(upto, without)
@@ -288,14 +258,14 @@ def test_a_unit_that_was_replaced_says_so(spark, tmp_path):
         deadline = time.monotonic() + 120
         while host.poll()[0].state == "starting" and time.monotonic() < deadline:
             time.sleep(0.05)
-        SliceLog(tmp_path).claim("same#0", 1)
+        SliceLog(tmp_path).claim("same.0#0", 1)
         while host.poll()[0].state == "running" and time.monotonic() < deadline:
             time.sleep(0.05)
         (status,) = host.poll()
     finally:
         host.close()
     assert (status.state, status.operator) == ("stopped", None)
-    assert status.error == "same#0: generation 0 was replaced by 1"
+    assert status.error == "same.0#0: generation 0 was replaced by 1"
 
 
 def test_a_lost_checkpoint_without_state_is_made_anew(spark, tmp_path):
@@ -304,15 +274,15 @@ def test_a_lost_checkpoint_without_state_is_made_anew(spark, tmp_path):
     stream = p.source("numbers", Generator(numbers, "key string, number bigint"))
     p.sink("out", stream.map("same", lambda frame: frame), Parquet("out"))
     log = SliceLog(tmp_path)
-    deliver(spark, p, tmp_path, lambda: 0 if log.newest_range("same#0") > 2 else 10_000)
-    newest = log.newest_range("same#0")
-    log.raise_floor(log.layout.unit_floors("same#0"), newest - 1)
-    shutil.rmtree(tmp_path / "checkpoints" / "same#0")
-    reached = last_epoch(tmp_path, "same#0")
+    deliver(spark, p, tmp_path, lambda: 0 if log.newest_batch("same.0#0") > 2 else 10_000)
+    newest = log.newest_batch("same.0#0")
+    log.records.execute(RaiseFloor(ranges("same.0#0"), Floor(number=newest - 1)))
+    shutil.rmtree(tmp_path / "checkpoints" / "same.0#0")
+    reached = last_epoch(tmp_path, "same.0#0")
     deliver(spark, p, tmp_path, lambda: reached + 4, generation=1)
-    assert log.range("same#0", newest).generation == 0
-    assert log.range("same#0", newest + 1).generation == 1
-    upto = last_epoch(tmp_path, "out#0")
+    assert log.slice("same.0#0", newest - 1).generation == 0
+    assert log.slice("same.0#0", newest + 1).generation == 1
+    upto = last_epoch(tmp_path, "out.0#0")
     expected = [n for at in range(upto + 1) for _, n in numbers(at, 0)]
     found = [row["number"] for file in (tmp_path / "out").glob("*.parquet") for row in read(file)]
     assert sorted(found) == sorted(expected)

@@ -57,8 +57,8 @@ def test_a_unit_waits_for_its_interval_without_work_undone(spark, tmp_path):
 
     def look():
         """Whether the source was seen to be half an interval ahead, and no more."""
-        unit = told("same#0")
-        published = told("rows#0").epoch  # asked later, so the unit has seen no more than this
+        unit = told("same.0#0")
+        published = told("rows.0#0").epoch  # asked later, so the unit has seen no more than this
         assert unit.state != "failed", unit.error
         if unit.batch < 0 or (published + 1) // INTERVAL > (unit.epoch + 1) // INTERVAL:
             return False
@@ -70,8 +70,8 @@ def test_a_unit_waits_for_its_interval_without_work_undone(spark, tmp_path):
         for name in ("rows", "same"):
             host.start(UnitId(segment=name), 1, None)
         wait_until(look, "half an interval without a batch")
-        behind = told("same#0").batch
-        wait_until(lambda: told("same#0").batch > behind, "a batch for the whole interval")
+        behind = told("same.0#0").batch
+        wait_until(lambda: told("same.0#0").batch > behind, "a batch for the whole interval")
     finally:
         host.close()
 

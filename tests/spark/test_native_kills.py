@@ -19,6 +19,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.storage.local import LocalStorage
+from holdfast.streams.steps import ranges
 
 HERE = Path(__file__).parent
 DEADLINE_S = 120.0
@@ -118,9 +119,9 @@ def test_a_source_dies_at_every_point_idle_and_busy(spark, tmp_path):
                 run(spark, driver.pipeline(inbox), folder, generation, death.has_come)
         log = SliceLog(folder)
         if generation == len(POINTS):
-            newest = log.range(str(NUMBERS), log.newest_range(str(NUMBERS)))
-            assert newest.source["batch"] == -1
-            assert log.slice("numbers", 0, newest.number - 1).rows == 0
+            number = log.newest_batch(str(NUMBERS))
+            assert log.range(str(NUMBERS), number).source["batch"] == -1
+            assert log.slice(str(NUMBERS), number - 1).rows == 0
     write(inbox, "last.json", [rows])
     done = healthy(lambda _: len(driver.delivered(folder)) > rows)
     run(spark, driver.pipeline(inbox), folder, generation + 1, done)
@@ -135,9 +136,10 @@ def test_a_source_that_was_idle_for_long_is_taken_over(spark, tmp_path):
     pipeline, log = driver.pipeline(inbox, epoch="0.05s"), SliceLog(folder)
 
     def trimmed(_):
-        number = log.newest_range(str(NUMBERS))
+        number = log.newest_batch(str(NUMBERS))
         newest = log.range(str(NUMBERS), number)
-        return newest and 0 <= newest.source["batch"] < log.floor(f"units/{NUMBERS}/floors")
+        floor = log.floor(ranges(str(NUMBERS))).number
+        return newest and 0 <= newest.source["batch"] < floor
 
     run(spark, pipeline, folder, 1, healthy(trimmed))
     write(inbox, "b.json", [3, 4])

@@ -76,12 +76,12 @@ def test_a_lost_plan_is_read_again_as_recorded(spark, tmp_path, lost):
     """The recorded range is published once, and the next one begins where it ended."""
     run(spark, tmp_path, 1, rows_out(15))
     before = len(delivered(tmp_path))
-    folder = tmp_path / "checkpoints" / "ticks#0" / "000001"
+    folder = tmp_path / "checkpoints" / "ticks.0#0" / "000001"
     newest = max(int(path.name) for path in (folder / "offsets").iterdir() if path.name.isdigit())
     recorded = {
         record.source["offset"]
-        for number in range(SliceLog(tmp_path).newest_range("ticks#0") + 1)
-        if (record := SliceLog(tmp_path).range("ticks#0", number))
+        for number in range(SliceLog(tmp_path).newest_batch("ticks.0#0") + 1)
+        if (record := SliceLog(tmp_path).range("ticks.0#0", number))
     }
     while (folder / "offsets" / str(newest)).read_text().splitlines()[2] not in recorded:
         # Planned by Spark after the last batch it could run.
@@ -103,7 +103,7 @@ def test_a_lost_plan_is_read_again_as_recorded(spark, tmp_path, lost):
 def test_a_lost_checkpoint_is_one_clear_line(spark, tmp_path):
     """Nothing is guessed: the unit fails and says what to do."""
     run(spark, tmp_path, 1, rows_out(15))
-    shutil.rmtree(tmp_path / "checkpoints" / "ticks#0")
+    shutil.rmtree(tmp_path / "checkpoints" / "ticks.0#0")
     found = run(spark, tmp_path, 2, lambda found: found[TICKS].state == "failed")
     assert found[TICKS].operator == "ticks"
     assert "no checkpoint knows it" in found[TICKS].error.splitlines()[-1]

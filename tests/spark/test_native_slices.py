@@ -16,11 +16,12 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from holdfast.deployment import Boundary
-from holdfast.deployment.records import SliceRecord
+from holdfast.deployment.slicefiles import bytes_in, content_digest
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
-from holdfast.runtime.log.protocol import Batching
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NoWatch
+from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.io.native import NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
@@ -28,6 +29,7 @@ from holdfast.runtime.spark.io.reader import TICK, InputSpec, LogReader, ReaderS
 from holdfast.runtime.spark.start import daemon
 from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import start_session
+from holdfast.streams.records import Slice
 
 pytestmark = pytest.mark.spark
 
@@ -59,6 +61,7 @@ OTHER = {
     "map in struct": "named_struct('m', map(id, 'v'))",
 }
 SOME = 40
+OP = "op.0#0"
 OUT = (Boundary(operator="op", key=("key",)), Boundary(operator="op"))
 
 
@@ -100,7 +103,7 @@ def test_units_without_python_functions_start_no_python_worker(spark, tmp_path):
         assert not [words for words in started() if daemon.__name__ in words]
     finally:
         host.close()
-    upto = SliceLog(tmp_path).range("out#0", 2).upto
+    upto = SliceLog(tmp_path).range("out.0#0", 2).upto
     found = {}
     for number in range(3):
         for path in (tmp_path / "out").glob(f"part-{number:010d}*.parquet"):
@@ -145,27 +148,27 @@ def made(spark, kinds, rows=SOME, tasks=2):
 
 
 def publish(log, written, number=0):
-    """Slices of both boundaries."""
-    found = []
-    for boundary in OUT:
-        record = SliceRecord(
-            boundary=boundary.name,
-            shard=0,
+    """A slice with both boundaries."""
+    begin_alone(log, "op", "reader")
+    return log.publish(
+        Slice(
+            unit=OP,
             number=number,
             after=number - 1,
             upto=number,
-            files=written.files[boundary.name],
+            files=written.files,
+            rows=written.rows,
+            digest=content_digest(written.files),
         )
-        found.append(log.put_slice(record, unit="op#0"))
-    return found
+    )
 
 
 def reading(log, schema, boundary=OUT[0], **told):
     return ReaderSpec(
         root=log.root,
-        unit=f"reader-of-{boundary.name}#0",
+        unit="reader.0#0",
         generation=0,
-        inputs=(InputSpec(boundary=boundary.name, shards=1, schema=schema.json()),),
+        inputs=(InputSpec(boundary=boundary.name, stream="op", schema=schema.json()),),
         groups=(0, 128),
         batching=Batching(one_epoch_per_batch=True),
         **told,
@@ -193,14 +196,15 @@ def python(spec, number=0):
 def check_both_directions(spark, folder, frame):
     """What one side writes the other reads, in the same order, with the same digests."""
     logs = [SliceLog(folder / side) for side in ("python", "native")]
-    wanted = {"shard": 0, "number": 0, "generation": 0}
+    wanted = {"unit": OP, "number": 0, "generation": 0}
     theirs = publish(logs[0], write_files(frame, OUT, log=logs[0], **wanted))
     rows = keyed(frame, OUT)
     ours = publish(logs[1], write_natively(rows, OUT, log=logs[1], **wanted))
-    for their, our in zip(theirs, ours, strict=True):
-        assert our.same_content(their)
-        assert our.rows == SOME
-        assert [file.name[:13] for file in our.files] == [file.name[:13] for file in their.files]
+    assert ours.same_content(theirs)
+    assert ours.rows == SOME
+    for boundary in OUT:
+        names = [[file.name[:13] for file in item.files[boundary.name]] for item in (ours, theirs)]
+        assert names[0] == names[1]
     for boundary in OUT:
         found = []
         for log in logs:
@@ -234,14 +238,11 @@ def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path, rows):
         "concat('k', id) AS key", "id", "repeat(lpad(string(id), 5, '0'), 20000) AS text"
     )
     log, out = SliceLog(tmp_path), OUT[:1]
-    written = write_natively(keyed(frame, out), out, log=log, shard=0, number=0, generation=0)
-    record = SliceRecord(
-        boundary=out[0].name, shard=0, number=0, after=-1, upto=0, files=written.files[out[0].name]
-    )
-    log.put_slice(record, unit="op#0")
-    assert record.rows == rows
-    assert rows < 6000 or record.size > heap
-    sizes = [sum(part.size for part in file.parts) for file in record.files]
+    written = write_natively(keyed(frame, out), out, log=log, unit=OP, number=0, generation=0)
+    files = publish(log, written).files[out[0].name]
+    assert written.rows == rows
+    assert rows < 6000 or bytes_in(files) > heap
+    sizes = [bytes_in([file]) for file in files]
     assert len(sizes) > 2
     assert max(sizes) < 17 << 20
     source = NativeSource(
@@ -266,7 +267,7 @@ def test_rows_that_are_left_out(spark, tmp_path):
     log = SliceLog(tmp_path)
     for number in range(2):
         written = write_natively(
-            keyed(frame, OUT), OUT, log=log, shard=0, number=number, generation=0
+            keyed(frame, OUT), OUT, log=log, unit=OP, number=number, generation=0
         )
         publish(log, written, number)
     spec = reading(log, frame.schema, partitions=2)
@@ -283,13 +284,14 @@ def test_an_altered_slice_is_named(spark, tmp_path):
     """A flipped byte, a torn file and a missing one fail the batch with the file's name."""
     frame = made(spark, {"n": "id"}, tasks=1)
     log = SliceLog(tmp_path)
-    record, _ = publish(
+    record = publish(
         log,
-        write_natively(keyed(frame, OUT), OUT, log=log, shard=0, number=0, generation=0),
+        write_natively(keyed(frame, OUT), OUT, log=log, unit=OP, number=0, generation=0),
     )
-    path = Path(log.data(OUT[0].name, 0).address(record.files[0].name))
+    (file,) = record.files[OUT[0].name]
+    path = Path(log.data(OP, OUT[0].name).address(file.name))
     whole = path.read_bytes()
-    end = max(part.offset + part.size for part in record.files[0].parts)
+    end = max(part.offset + part.size for part in file.parts)
     spec = reading(log, frame.schema)
     damage = {
         "altered": whole[: end - 1] + bytes([whole[end - 1] ^ 1]) + whole[end:],
@@ -314,7 +316,7 @@ def test_reading_and_writing_leave_no_memory_behind(spark, tmp_path):
         log = SliceLog(tmp_path / str(len(kinds)))
         publish(
             log,
-            write_natively(keyed(frame, OUT), OUT, log=log, shard=0, number=0, generation=0),
+            write_natively(keyed(frame, OUT), OUT, log=log, unit=OP, number=0, generation=0),
         )
         spec = reading(log, frame.schema, skips={0: {OUT[0].name: (1, 7)}})
         assert len(native(spark, log, spec)) == SOME - 2

@@ -35,7 +35,7 @@ def test_a_kill_is_measured_and_loses_nothing(tmp_path):
         tmp_path / "run",
     )
     assert not proof.note, proof.note
-    assert [item.unit for item in proof.recoveries] == ["lines#0", "count#0"]
+    assert [item.unit for item in proof.recoveries] == ["lines.0#0", "count.0#0"]
     for item in proof.recoveries:
         assert item.seconds is not None
         assert item.seconds > 0
@@ -72,7 +72,7 @@ def test_ctrl_c_ends_a_proof_with_what_it_has(tmp_path):
     assert out, "".join(told) + err
     proof = json.loads(out)
     assert proof["note"] == "interrupted after 1 of 9 faults"
-    assert [item["unit"] for item in proof["recoveries"]] == ["lines#0", "count#0"]
+    assert [item["unit"] for item in proof["recoveries"]] == ["lines.0#0", "count.0#0"]
     assert proof["exact"], proof["verdict"]
     assert process.returncode == 0
     assert ProcessList(tmp_path / "run").leftovers() == []

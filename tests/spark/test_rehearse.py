@@ -64,7 +64,7 @@ def test_a_rehearsal_runs_the_functions_and_touches_nothing(spark, tmp_path, cap
     host.start(source, 0, None)
     log = SliceLog(run)
     deadline = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=60)
-    while log.slice("rows", 0, 2) is None:
+    while log.slice("rows.0#0", 2) is None:
         assert dt.datetime.now(dt.UTC) < deadline, host.poll()
     host.close()
     before = files(run)
@@ -96,4 +96,4 @@ def test_a_failing_rehearsal_is_told_and_harms_nothing(spark, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, logger="holdfast.spark"):
         host.warm()
     host.close()
-    assert "rehearsal of fails#0 failed" in caplog.text
+    assert "rehearsal of fails.0#0 failed" in caplog.text

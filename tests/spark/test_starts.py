@@ -16,11 +16,12 @@ from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.session import start_session
+from holdfast.streams.steps import slices
 
 pytestmark = pytest.mark.spark
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-LOGS = ("events@key", "sum")
+LOGS = ("events.0#0", "sum.0#0")
 SUM, LATE = UnitId(segment="sum"), UnitId(segment="late")
 
 
@@ -87,7 +88,7 @@ def failed(unit):
 def check(folder):
     """The newest version of every row equals a sum in plain Python."""
     log = SliceLog(folder)
-    upto = log.range("out#0", log.newest_range("out#0")).upto
+    upto = log.range("out.0#0", log.newest_batch("out.0#0")).upto
     expected = Counter()
     for epoch in range(upto + 1):
         for _, key, value in events(epoch, 0):
@@ -102,20 +103,20 @@ def test_what_would_wait_for_ever_fails_with_one_line(spark, tmp_path):
 
     def trimmed(found):
         delivered(0)(found)
-        return all(SliceLog(tmp_path).floor(f"log/{name}/0/floors") for name in LOGS)
+        return all(SliceLog(tmp_path).floor(slices(name)).number for name in LOGS)
 
     run(spark, tmp_path, 1, trimmed)
-    kept, home = tmp_path / "kept", tmp_path / "checkpoints" / "sum#0"
+    kept, home = tmp_path / "kept", tmp_path / "checkpoints" / "sum.0#0"
     home.rename(kept)
     found = run(spark, tmp_path, 2, failed(SUM))
     line = found[SUM].error.splitlines()[-1]
-    assert "sum#0: its checkpoint is gone, and it cannot begin with batch 0" in line
+    assert "sum.0#0: its checkpoint is gone, and it cannot begin with batch 0" in line
     assert "all of its input is there from epoch" in line
-    assert "put checkpoints/sum#0 back" in line
+    assert "put checkpoints/sum.0#0 back" in line
     assert not list(home.glob("*")), "an empty checkpoint would be taken for the newest one"
     shutil.rmtree(home, ignore_errors=True)
     kept.rename(home)
-    before = SliceLog(tmp_path).newest_range("out#0")
+    before = SliceLog(tmp_path).newest_batch("out.0#0")
     found = run(
         spark,
         tmp_path,
@@ -124,14 +125,14 @@ def test_what_would_wait_for_ever_fails_with_one_line(spark, tmp_path):
         late=True,
     )
     line = found[LATE].error.splitlines()[-1]
-    assert "late#0: cannot begin with batch 0: the first slices of its input sum are" in line
+    assert "late.0#0: cannot begin with batch 0: the first slices of its input sum are" in line
     check(tmp_path)
 
 
 def test_a_vanished_checkpoint_is_rebuilt_while_nothing_is_trimmed(spark, tmp_path):
     """All ranges and all input are there, so the state comes out the same."""
     run(spark, tmp_path, 1, delivered(4))
-    shutil.rmtree(tmp_path / "checkpoints" / "sum#0")
-    before = SliceLog(tmp_path).newest_range("out#0")
+    shutil.rmtree(tmp_path / "checkpoints" / "sum.0#0")
+    before = SliceLog(tmp_path).newest_batch("out.0#0")
     run(spark, tmp_path, 2, delivered(before + 4))
     check(tmp_path)

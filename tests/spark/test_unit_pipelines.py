@@ -104,7 +104,7 @@ def run(spark, pipeline, folder, epoch, *, until=None, generation=0, **options):
 
 def last(folder, unit):
     log = SliceLog(folder)
-    return log.range(unit, log.newest_range(unit))
+    return log.range(unit, log.newest_batch(unit))
 
 
 def parquet(folder):
@@ -156,7 +156,7 @@ def test_the_result_does_not_depend_on_the_plan(spark, tmp_path, options):
         return exporters["totals"].epoch >= 24 and exporters["windows"].rows_out >= 8
 
     run(spark, branching(), tmp_path, 10_000, until=enough, **options)
-    upto = last(tmp_path, "totals#0").upto
+    upto = last(tmp_path, "totals.0#0").upto
     counts, sums = Counter(), Counter()
     for _, _, key, value in in_time(upto):
         counts[key] += 1
@@ -166,7 +166,7 @@ def test_the_result_does_not_depend_on_the_plan(spark, tmp_path, options):
     assert found == {key: (counts[key], sums[key]) for key in counts}
 
     expected = defaultdict(int)
-    for _, ts, key, value in in_time(last(tmp_path, "events#0").upto):
+    for _, ts, key, value in in_time(last(tmp_path, "events.0#0").upto):
         second = int((ts - START).total_seconds() // 4) * 4
         expected[START + dt.timedelta(seconds=second), key] += 2 * value
     delivered = parquet(tmp_path / "windows")
@@ -195,7 +195,7 @@ def test_a_join_of_two_streams_reads_each_input_once(spark, tmp_path):
     left, right = p.source("left", source(0)), p.source("right", source(1))
     p.sink("pairs", left.join("match", right, match, key="key"), Parquet("pairs"))
     run(spark, p, tmp_path, 12)
-    upto = last(tmp_path, "pairs#0").upto
+    upto = last(tmp_path, "pairs.0#0").upto
     second = dt.timedelta(seconds=1)
     expected = sorted(
         (value, other)
@@ -230,13 +230,13 @@ def test_waiting_tasks_ask_the_nodes_watcher(spark, tmp_path, monkeypatch):
     def waited(found):
         assert not [item.error for item in found if item.state == "failed"]
         return any(
-            name.startswith("log/events/0/slices/") and f"{tmp_path}/{name}" in rung
+            name.startswith("units/events.0#0/slices/") and f"{tmp_path}/{name}" in rung
             for name in list(asked)
         ) and all(item.epoch >= 1 for item in found)
 
     run(spark, p, tmp_path, 10_000, until=waited, cuts="all")
-    assert asked["units/double#0/stop-0"]
-    upto = last(tmp_path, "out#0").upto
+    assert asked["units/double.0#0/stop-0"]
+    upto = last(tmp_path, "out.0#0").upto
     expected = sorted(2 * row[2] for epoch in range(upto + 1) for row in events(epoch, 0))
     assert sorted(row["value"] for row in parquet(tmp_path / "out")) == expected
 
@@ -245,12 +245,12 @@ def test_state_survives_one_takeover_after_another(spark, tmp_path):
     """A checkpoint cloned from a clone needs none of those that are gone by then."""
     loyalty = load_pipeline("examples/loyalty.py")
     for generation in range(5):
-        reached = last(tmp_path, "rewards#0").upto if generation else 0
+        reached = last(tmp_path, "rewards.0#0").upto if generation else 0
         run(spark, loyalty, tmp_path, reached + 1, generation=generation)
-    kept = sorted(path.name for path in (tmp_path / "checkpoints" / "reward#0").iterdir())
+    kept = sorted(path.name for path in (tmp_path / "checkpoints" / "reward.0#0").iterdir())
     assert kept == ["000002", "000003", "000004"]
     source = loyalty.operator("purchases").source
-    upto = last(tmp_path, "rewards#0").upto
+    upto = last(tmp_path, "rewards.0#0").upto
     rows = [
         row
         for epoch in range(upto + 1)
@@ -290,7 +290,7 @@ def test_python_functions_leave_the_other_columns_alone(spark, tmp_path):
         p.sink(f"{name}_out", mapped, Parquet(f"out/{name}"))
     run(spark, p, tmp_path, 2, cuts="all")
     for name in functions:
-        upto = last(tmp_path, f"{name}_out#0").upto
+        upto = last(tmp_path, f"{name}_out.0#0").upto
         expected = [(ts, key, value, value + 1) for _, ts, key, value in in_time(upto)]
         found = [
             (row["ts"], row["key"], row["value"], row["n"])
@@ -337,11 +337,11 @@ def test_a_failing_function_is_reported_with_its_operator(spark, tmp_path):
 def test_quarantine_skips_the_poison_and_nothing_else(spark, tmp_path):
     """Bad rows end in the dead-letter slice, all others are delivered."""
     run(spark, poisoned("quarantine"), tmp_path, 6, cuts="none")
-    upto = last(tmp_path, "out#0").upto
+    upto = last(tmp_path, "out.0#0").upto
     values = [2 * value for epoch in range(upto + 1) for *_, value in events(epoch, 0)]
     found = sorted(row["value"] for row in parquet(tmp_path / "out"))
     assert found == sorted(value for value in values if value != 40)
-    dead = list((tmp_path / "units" / "digest#0" / "dead" / "double").glob("*.arrow"))
+    dead = list((tmp_path / "units" / "digest.0#0" / "dead" / "double").glob("*.arrow"))
     rows = [row for path in dead for row in pa.ipc.open_stream(path).read_all().to_pylist()]
     assert [row["value"] for row in rows] == [40]
 
@@ -391,7 +391,7 @@ def test_a_native_source_is_copied_once_and_ticks_when_idle(spark, tmp_path):
     run(spark, p, tmp_path, 10_000, until=lambda found: found[-1].rows_out >= 15)
     found = [row["value"] for row in parquet(tmp_path / "out")]
     log = SliceLog(tmp_path)
-    stamped = [log.range("ticks#0", number) for number in range(log.newest_range("ticks#0"))]
+    stamped = [log.range("ticks.0#0", number) for number in range(log.newest_batch("ticks.0#0"))]
     assert len({record.upto for record in stamped}) == len(stamped)
     assert found == list(range(len(found)))
 
@@ -410,8 +410,8 @@ def test_a_redo_that_adds_floats_in_another_order_goes_on(spark, tmp_path, monke
         "sums", rows.aggregate("sum", sum_of_floats, key="key", output="upsert"), Parquet("sums")
     )
     run(spark, p, tmp_path, 4)
-    *_, before = SliceLog(tmp_path).slices_from("sum", 0, 0)
-    checkpoint = tmp_path / "checkpoints" / "sum#0" / "000000"
+    *_, before = SliceLog(tmp_path).slices_from("sum.0#0", 0)
+    checkpoint = tmp_path / "checkpoints" / "sum.0#0" / "000000"
     # As if killed between its record and its commit: nothing after that is there.
     for folder, first in (("commits", before.spark_batch), ("offsets", before.spark_batch + 1)):
         for path in (checkpoint / folder).iterdir():
@@ -419,17 +419,17 @@ def test_a_redo_that_adds_floats_in_another_order_goes_on(spark, tmp_path, monke
                 path.unlink()
     monkeypatch.setitem(ORDER, "backwards", True)
     redone = []
-    put = SliceLog.put_slice
+    publish = SliceLog.publish
 
-    def seen(self, record, **options):
-        if (record.boundary, record.number) == ("sum", before.number):
-            redone.append(record)
-        return put(self, record, **options)
+    def seen(self, item, **options):
+        if (item.unit, item.number) == ("sum.0#0", before.number):
+            redone.append(item)
+        return publish(self, item, **options)
 
-    monkeypatch.setattr(SliceLog, "put_slice", seen)
-    run(spark, p, tmp_path, last(tmp_path, "sums#0").upto + 3, generation=1)
-    assert last(tmp_path, "sum#0").number > before.number
-    assert redone[0].digests() != before.digests()
+    monkeypatch.setattr(SliceLog, "publish", seen)
+    run(spark, p, tmp_path, last(tmp_path, "sums.0#0").upto + 3, generation=1)
+    assert last(tmp_path, "sum.0#0").number > before.number
+    assert redone[0].digest != before.digest
 
 
 ORDER = {"backwards": False}

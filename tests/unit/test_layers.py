@@ -26,7 +26,7 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 EDGES = {
     "cli": (
         "control deployment draw faults health pipeline plan planners predict profile prove "
-        "reproduce rundir runtime storage testing topology verify"
+        "reproduce rundir runtime storage testing topology verify web"
     ),
     "control": "deployment health rundir storage streams",
     "deployment": "",
@@ -37,8 +37,10 @@ EDGES = {
     "plan": "",
     "planners": "plan predict topology",
     "predict": "topology",
-    "profile": "control deployment health pipeline predict rundir runtime storage",
-    "prove": "control deployment draw faults health pipeline plan rundir runtime topology verify",
+    "profile": "control deployment health pipeline predict rundir runtime storage streams",
+    "prove": (
+        "control deployment draw faults health pipeline plan rundir runtime streams topology verify"
+    ),
     "reproduce": "draw plan planners testing topology",
     "rundir": "deployment health storage",
     "runtime": "control deployment pipeline rundir storage streams",
@@ -50,6 +52,7 @@ EDGES = {
     ),
     "topology": "",
     "verify": "",
+    "web": "control deployment rundir",
 }
 # The same between the rooms of the run time: its folders, those of Spark, and files beside them.
 ROOMS = {

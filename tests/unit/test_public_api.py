@@ -107,7 +107,7 @@ def test_commands() -> None:
     """What scripts call."""
     assert " ".join(sorted(get_command(app).commands)) == (
         "chaos check demo doctor init kill logs nodes plan profile prove reproduce retry run "
-        "status stop topology verify"
+        "status stop topology verify web"
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
 from holdfast.quantities import parse_time
 from holdfast.rundir.application import absolute_app
@@ -30,6 +31,7 @@ __all__ = [
     "plan_nodes",
     "plan_spares",
     "plan_together",
+    "planned_order",
 ]
 
 Cut = Annotated[
@@ -97,6 +99,35 @@ def make_deployment(
     )
 
 
+def planned_order(
+    pipeline: Pipeline, deployment: Deployment, how: Literal["inc", "topological"]
+) -> tuple[str, ...]:
+    """Units, the first to come back first; none where upstream first is asked for."""
+    if how == "topological":
+        return ()
+    from holdfast.planners.ppa.returns import return_order
+    from holdfast.planners.ppa.units import unit_graph
+
+    shards = {item.name: item.shards for item in deployment.segments if item.kind != "exporter"}
+    ends = [item.name for item in deployment.segments if item.kind != "exporter"]
+    units = unit_graph(pipeline.topology(shards=_sharded(pipeline, shards)), cuts=ends)
+    names = {
+        operator.task_name(shard): str(UnitId(segment=operator.name, shard=shard))
+        for operator in units.operators
+        for shard in range(operator.parallelism)
+    }
+    return tuple(names[task] for task in return_order(units, how))
+
+
+def _sharded(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, int]:
+    """Those that may have several shards: the others have what they are fused with."""
+    return {
+        name: number
+        for name, number in shards.items()
+        if pipeline.operator(name).key or pipeline.operator(name).kind == "source"
+    }
+
+
 def plan_spares(plan: Plan | None, spares: int | None) -> int:
     """Warm spares: as asked for, as planned, or one."""
     from holdfast.plan import JointPlan
@@ -132,7 +163,7 @@ def plan_together(
         name = deployment.producer(segment.inputs[0]).name if not segment.outputs else segment.name
         if name in home:
             units = groups.setdefault(home[name], [])
-            units += [f"{segment.name}#{shard}" for shard in range(segment.shards)]
+            units += [str(unit) for unit in deployment.units() if unit.segment == segment.name]
     return tuple(tuple(units) for units in groups.values())
 
 

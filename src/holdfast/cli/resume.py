@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from holdfast.deployment import Deployment, Segment
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.rundir.paths import is_run
 from holdfast.rundir.spec import RunSpec, read_spec
+
+if TYPE_CHECKING:
+    from holdfast.runtime.log.slicelog import SliceLog
 
 
 def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:
@@ -69,25 +73,23 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
 
 def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection[str]) -> list[str]:
     """Forget state, slices and progress of the affected segments; gives their names."""
-    from holdfast.rundir.layout import SCHEMAS, Layout, unit_folder
-    from holdfast.storage import open_storage
+    from holdfast.rundir.layout import SCHEMAS, stream_folder, unit_folder
+    from holdfast.runtime.log.slicelog import SliceLog
     from holdfast.storage.identity import new_id
 
-    layout, store = Layout(), open_storage(run_dir)
+    log = SliceLog(run_dir)
+    layout, store = log.layout, log.store
     chosen = affected(deployment, operators)
     # A kill may leave half of this. So readers go first: none is left to go on in a log that is
     # numbered anew. A unit with a checkpoint goes by that, then by its records: without them it
     # begins with batch 0, or is refused if that is trimmed. A source goes by its records alone.
     for segment in reversed(chosen):
-        units = [f"{segment.name}#{shard}" for shard in range(segment.shards)]
+        units = _units(log, segment)
         state = [layout.checkpoints(unit) for unit in units]
         records = [unit_folder(unit) for unit in units]
-        logs = [layout.boundary_folder(boundary.name) for boundary in segment.outputs]
-        inner = segment.kind == "inner"
-        tables = [layout.tables(name) for name in segment.operators]
-        folders = [*state, *logs, *records] if inner else [*state, *records, *logs]
         # Last: a unit that still has state goes on with the tables it was made with.
-        folders += tables
+        tables = [layout.tables(name) for name in segment.operators]
+        folders = [*state, *records, stream_folder(segment.name), *tables]
         for folder in folders:
             # Whole or not at all; what lies aside is removed here, or when a run is started.
             store.remove_folder(folder, aside=layout.removed(new_id()))
@@ -95,6 +97,24 @@ def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection
     # number handed out twice would pass for a zombie.
     store.delete(SCHEMAS)
     return [segment.name for segment in chosen]
+
+
+def _units(log: SliceLog, segment: Segment) -> list[str]:
+    """All units that have ever carried a segment's stream, and those that are to."""
+    made = log.run(log.steps().changes_of(segment.name))
+    known = [child.unit for change in made for child in change.children]
+    first = [str(UnitId(segment=segment.name, shard=shard)) for shard in range(segment.shards)]
+    return list(dict.fromkeys([*known, *first]))
+
+
+def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:
+    """The units that are to run: those that carry the streams by now, else the first ones."""
+    found: list[UnitId] = []
+    for segment in deployment.segments:
+        carriers = log.carriers(segment.name)
+        first = [UnitId(segment=segment.name, shard=shard) for shard in range(segment.shards)]
+        found += [UnitId.parse(child.unit) for child in carriers] or first
+    return found
 
 
 def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
@@ -112,7 +132,7 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
     if spec.host != "spark":
         return None
     log, deployment = SliceLog(run_dir), spec.deployment
-    for unit in deployment.units():
+    for unit in _present(log, deployment):
         segment = deployment.segment(unit.segment)
         anew = segment.name in fresh
         folder = log.store.below(log.layout.checkpoints(str(unit)))

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ from holdfast.cli.deployment import (
     plan_nodes,
     plan_spares,
     plan_together,
+    planned_order,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ def run(
     max_units: Annotated[
         int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
     ] = 16,
+    recovery_order: Annotated[
+        Literal["inc", "topological"],
+        typer.Option(help="Who comes back first when places are too few for all that failed."),
+    ] = "inc",
     duration: Annotated[
         str | None,
         typer.Option("--for", help="Stop when everything has run for this long, such as 60s."),
@@ -112,7 +117,8 @@ def run(
     )
     count = plan_nodes(planned, nodes)
     together = plan_together(planned, deployment, count)
-    policy = _policy(deployment, count, max_units, together)
+    order = planned_order(pipeline, deployment, recovery_order)
+    policy = _policy(deployment, count, max_units, together, order)
     spec = RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     resumed = check_resume(directory, spec, reset or [])
@@ -186,7 +192,7 @@ def nodes(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> Non
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="Unit such as count#0 (or count), or a node.")],
+    name: Annotated[str, typer.Argument(help="Unit such as count.0#0 (or count), or a node.")],
     run: Run = None,
     run_dir: RunDir = None,
     lines: Annotated[int, typer.Option("--lines", "-l", min=1, help="At most so many.")] = 200,
@@ -219,7 +225,7 @@ def kill(
 
 
 def retry(
-    unit: Annotated[str, typer.Argument(help="Held unit, such as count#0.")],
+    unit: Annotated[str, typer.Argument(help="Held unit, such as count.0#0.")],
     run: Run = None,
     run_dir: RunDir = None,
     as_json: Json = False,
@@ -284,7 +290,7 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
             # A line of a traceback belongs to the one before it.
             stamp = line[:STAMP] if line[:4].isdigit() else stamp
-            if whole or f"unit={name} " in line or f"unit={name}#" in line:
+            if whole or f"unit={name} " in line or f"unit={name}." in line:
                 found.append((stamp, line))
     found.sort(key=lambda item: item[0])
     output = node_output_path(run_dir, name)
@@ -293,7 +299,11 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
 
 
 def _policy(
-    deployment: Deployment, nodes: int, max_units: int, together: tuple[tuple[str, ...], ...]
+    deployment: Deployment,
+    nodes: int,
+    max_units: int,
+    together: tuple[tuple[str, ...], ...],
+    order: tuple[str, ...],
 ) -> Policy:
     from holdfast.errors import BadInputError
     from holdfast.health.policy import Policy
@@ -304,7 +314,9 @@ def _policy(
             f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
-    return Policy(workers=nodes, max_units_per_node=max_units, together=together)
+    return Policy(
+        workers=nodes, max_units_per_node=max_units, together=together, recovery_order=order
+    )
 
 
 def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:

@@ -1,7 +1,7 @@
 """JSON forms of everything that leaves the coordinator: facts, state, messages.
 
 pydantic reads the frozen dataclasses as they are, so there is no second description of any of them
-to fall out of step. Unit ids are written as `count#0`.
+to fall out of step. Unit ids are written as `count.0#0`.
 """
 
 from __future__ import annotations

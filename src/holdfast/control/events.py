@@ -19,7 +19,7 @@ def _parse_unit(value: object) -> object:
 
 
 Unit: TypeAlias = Annotated[UnitId, BeforeValidator(_parse_unit), PlainSerializer(str)]
-"""A unit id that is written as `count#0` wherever it leaves the process."""
+"""A unit id that is written as `count.0#0` wherever it leaves the process."""
 
 ReportState = Literal["starting", "running", "stopped", "failed", "ended"]
 """`ended`: its log is sealed, and others carry its stream on. It is not to be started again."""

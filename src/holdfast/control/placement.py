@@ -8,6 +8,9 @@ gets more than `max_units_per_node`; a unit for which there is no room waits for
 unit that failed with an exception is retried on its own node, whose session is warm; one that found
 no room to write twice is tried elsewhere, where there may be some.
 
+With too few places for all that failed, `Policy.recovery_order` says who goes first: it is planned
+so that results reflect as much of the input as possible, as soon as possible.
+
 Greedy; a pass costs what it places, and nothing while no unit waits or no node has room.
 """
 
@@ -81,6 +84,7 @@ class Placement:
         self._run = run
         self._units = units
         self._policy = policy
+        self._rank = {name: place for place, name in enumerate(policy.recovery_order)}
         self._out = out
         self._together = {name: group for group in policy.together for name in group}
 
@@ -94,7 +98,7 @@ class Placement:
         if not waiting or not self._gathered(moment.now):
             return
         stand_ins: dict[str, str] = {}
-        for record in seen.in_order(waiting):
+        for record in self._in_order(waiting):
             if record.announced and not pool.has_room():
                 continue
             home = record.home or ""
@@ -129,6 +133,16 @@ class Placement:
         """The node of a unit that this one is to share a node with."""
         group = self._together.get(str(record.unit), ())
         return next((node for name in group if (node := self._waiting.node_of(name))), None)
+
+    def _in_order(self, names: AbstractSet[str]) -> list[UnitRecord]:
+        """Upstream first; of those that failed, as the policy says."""
+        found = self._waiting.in_order(names)
+        if self._rank:
+            last = len(self._rank)
+            found.sort(
+                key=lambda one: -1 if one.down is None else self._rank.get(str(one.unit), last)
+            )
+        return found
 
     def _gathered(self, now: float) -> bool:
         """Whether enough nodes have joined for a first placement to be balanced."""

@@ -68,18 +68,24 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UnitId:
-    """One shard of one segment."""
+    """One shard of one segment, as made by one change of who carries its stream.
+
+    Units are named by the change that made them, so that no name is ever used twice for other
+    content: `count.0#1` is shard 1 of `count` since its beginning.
+    """
 
     segment: str
     shard: int = 0
+    change: int = 0
 
     def __str__(self) -> str:
-        return f"{self.segment}#{self.shard}"
+        return f"{self.segment}.{self.change}#{self.shard}"
 
     @classmethod
     def parse(cls, text: str) -> UnitId:
-        segment, _, shard = text.rpartition("#")
-        return cls(segment=segment, shard=int(shard))
+        made, _, shard = text.rpartition("#")
+        segment, _, change = made.rpartition(".")
+        return cls(segment=segment, shard=int(shard), change=int(change))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,7 @@ class Deployment:
         return next(segment for segment in self.segments if segment.name == name)
 
     def units(self) -> tuple[UnitId, ...]:
+        """Those that the first change of every stream makes."""
         return tuple(
             UnitId(segment=segment.name, shard=shard)
             for segment in self.segments
@@ -121,6 +128,10 @@ class Deployment:
 
     def consumers(self, boundary: str) -> tuple[Segment, ...]:
         return tuple(segment for segment in self.segments if boundary in segment.inputs)
+
+    def streams_read(self, segment: Segment) -> tuple[str, ...]:
+        """The streams that a segment reads, each once: several boundaries may be of one."""
+        return tuple(dict.fromkeys(self.producer(name).name for name in segment.inputs))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -13,7 +13,7 @@ from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RecoveryView, RunView
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
 from holdfast.health.policy import Policy
@@ -218,7 +218,7 @@ def _newest_epoch(view: RunView) -> int:
 
 def _delivered(view: RunView, pipeline: Pipeline, what: Literal["epoch", "batch"]) -> int:
     """The smallest epoch, or batch, that any exporter has come to."""
-    sinks = {f"{sink.name}#0" for sink in pipeline.sinks}
+    sinks = {str(UnitId(segment=sink.name)) for sink in pipeline.sinks}
     found = [
         unit.epoch if what == "epoch" else unit.batch for unit in view.units if unit.unit in sinks
     ]

@@ -27,6 +27,8 @@ from holdfast.rundir.spec import read_spec
 from holdfast.verify.slice_log import newest_files
 
 WAIT_S = 0.05
+TOGETHER = 2
+"""Nodes that a correlated failure takes if it is not said which."""
 PATIENCE_S = 20.0
 """How long a fault waits for a target, e.g. while no node runs units, before it is skipped."""
 
@@ -134,6 +136,8 @@ class Injector:
                 return self._suspend(fault, now)
             case "domain":
                 return self._lose_domain(fault)
+            case "correlated":
+                return self._kill_several(fault)
             case "coordinator":
                 return f"process {self._run.kill_coordinator()}"
             case "coordinator-hang":
@@ -180,6 +184,17 @@ class Injector:
             domain = str(domains[int(self._rng.integers(len(domains)))])
         lost = self._run.kill_domain(domain)
         return f"{domain} ({', '.join(lost)})" if lost else ""
+
+    def _kill_several(self, fault: Fault) -> str:
+        """Those named, or two of those that run units, all of them if there are no more."""
+        names = fault.target.split(",") if fault.target else []
+        if not names:
+            there = sorted(node.node for node in self._run.status().nodes if node.units)
+            chosen = self._rng.permutation(len(there))[:TOGETHER]
+            names = [there[int(index)] for index in sorted(chosen)]
+        for name in names:
+            self._run.kill_node(name)
+        return ", ".join(names)
 
     def _fill_disk(self, fault: Fault, now: float) -> str:
         """Let nothing of a node grow a file: what it meets is what a full disk would give it."""

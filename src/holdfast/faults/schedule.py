@@ -5,6 +5,7 @@ faults:
   - {at: 5s, fault: kill}                          # a node that runs units, chosen by the seed
   - {at: 9s, fault: suspend, target: n1, for: 6s}  # SIGSTOP, then SIGCONT
   - {at: 12s, fault: domain, target: d0}
+  - {at: 13s, fault: correlated, target: "n0,n2"}  # several nodes at once
   - {at: 15s, fault: coordinator}                  # the one that leads is killed
   - {at: 16s, fault: coordinator-hang, for: 6s}    # or stopped, and woken later
   - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
@@ -28,11 +29,20 @@ from holdfast.errors import BadInputError
 from holdfast.quantities import parse_time
 
 FaultKind = Literal[
-    "kill", "suspend", "domain", "coordinator", "coordinator-hang", "disk", "tear", "poison"
+    "kill",
+    "suspend",
+    "domain",
+    "correlated",
+    "coordinator",
+    "coordinator-hang",
+    "disk",
+    "tear",
+    "poison",
 ]
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 DRAWN: tuple[FaultKind, ...] = ("kill", "suspend", "domain", "coordinator", "disk", "tear")
-"""What a seed may draw; a poison record needs to know what poisons the application."""
+"""What a seed draws unless told otherwise. A poison record needs to know what poisons the
+application; several nodes at once must be asked for, as seeds drew before there was that."""
 
 _LASTING = {"suspend", "coordinator-hang", "disk", "tear"}
 _FIELDS = {"at", "fault", "target", "for", "text"}
@@ -46,7 +56,8 @@ class Fault:
     """Seconds after the run has come up."""
     kind: FaultKind
     target: str = ""
-    """A node, a failure domain, an operator or a source; empty: chosen by the schedule's seed."""
+    """A node, several of them by comma, a failure domain, an operator or a source; empty: chosen by
+    the schedule's seed."""
     duration_s: float = 0.0
     """How long a suspension, a full disk or a torn file lasts."""
     text: str = ""

@@ -50,6 +50,9 @@ class Policy:
     """Restarts of a unit that found no room to write. At the longest delay, ten seconds, they never
     use the budget up: such a unit waits until someone has made room."""
 
+    recovery_order: tuple[str, ...] = ()
+    """Units, the first to be placed first when several have failed; empty: upstream first."""
+
     def __post_init__(self) -> None:
         if self.workers < 1 or self.max_units_per_node < 1:
             raise ValueError("workers and max_units_per_node must be at least 1")

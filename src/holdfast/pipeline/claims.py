@@ -56,6 +56,7 @@ def _sink(pipeline: Pipeline, sink: PipelineOperator, expected: Expected) -> Sin
         expected=expected.function,
         closes=expected.closes,
         key=pipeline.operator(sink.inputs[0]).upsert_key,
+        reads=sink.inputs[0],
         upstream=frozenset(upstream),
     )
 

@@ -1,25 +1,24 @@
 """What the slice records of a run say about its operators.
 
 The run was cut at every operator, so a slice record holds what one batch of one operator put out,
-and names the slices it read. Time is counted in epochs: a batch that was late still covers its own
-seconds of input, so that a slow or busy machine distorts nothing here.
+and the epochs of what it read. Time is counted in epochs: a batch that was late still covers its
+own seconds of input, so that a slow or busy machine distorts nothing here.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from holdfast.deployment import Deployment, Segment, key_group_range
-from holdfast.deployment.records import SliceRecord
+from holdfast.deployment import Deployment, Segment, UnitId, key_group_range
 from holdfast.pipeline import Pipeline, PipelineOperator, SparkSource
 from holdfast.predict.statistics import Measure, OperatorStatistics
 from holdfast.profile import estimate
 from holdfast.runtime.checkpoint.state import Snapshot
+from holdfast.streams.records import Slice
 
-Records = Mapping[tuple[str, int], Sequence[SliceRecord]]
-"""Boundary and shard to its slices, in order."""
+Records = Mapping[str, Sequence[Slice]]
+"""Unit to its slices, in order."""
 
 _SLICES = "slice records of a run cut at every operator"
 
@@ -50,18 +49,17 @@ def batches_of(
 ) -> list[Batch]:
     """The batches of one shard with what they read and put out."""
     groups = key_group_range(shard, segment.shards)
-    own = records[segment.outputs[0].name, shard]
     found = []
-    for previous, record in itertools.pairwise([None, *own]):
-        if record is None:
-            raise AssertionError("only the first batch has none before it")
+    for record in records[units_of(segment)[shard]]:
         if segment.kind == "source":
             rows_in = record.rows + record.late_rows
         else:
             rows_in = sum(
                 part.rows
-                for item in _read(deployment, records, previous, record)
-                for file in item.files
+                for name in segment.inputs
+                for item in _all(deployment, records, name)
+                if record.after < item.upto <= record.upto
+                for file in item.files.get(name, ())
                 for part in file.parts
                 if part.group in groups
             )
@@ -197,12 +195,12 @@ def _skew(deployment: Deployment, segment: Segment, records: Records) -> Measure
     if segment.kind == "source":
         # A source deals rows to its shards, whatever their keys: shards stand for groups.
         for shard in range(segment.shards):
-            count = sum(item.rows for item in records[segment.outputs[0].name, shard])
+            count = sum(item.rows for item in records[units_of(segment)[shard]])
             rows[key_group_range(shard, segment.shards).start] = float(count)
         return estimate.skew(rows, segment.shards, f"rows per shard, {_SLICES}")
     for name in segment.inputs:
         for item in _all(deployment, records, name):
-            for file in item.files:
+            for file in item.files.get(name, ()):
                 for part in file.parts:
                     rows[part.group] = rows.get(part.group, 0.0) + part.rows
     busiest = max(rows.values(), default=0.0) / max(sum(rows.values()), 1.0)
@@ -246,18 +244,10 @@ def _state(
     }
 
 
-def _read(
-    deployment: Deployment, records: Records, previous: SliceRecord | None, record: SliceRecord
-) -> list[SliceRecord]:
-    """The slices that a batch read."""
-    found: list[SliceRecord] = []
-    for name, ends in record.inputs.items():
-        starts = previous.inputs[name] if previous else (0,) * len(ends)
-        for shard in range(deployment.producer(name).shards):
-            found += records[name, shard][starts[shard] : ends[shard]]
-    return found
+def units_of(segment: Segment) -> list[str]:
+    """The names of a segment's units."""
+    return [str(UnitId(segment=segment.name, shard=shard)) for shard in range(segment.shards)]
 
 
-def _all(deployment: Deployment, records: Records, boundary: str) -> list[SliceRecord]:
-    shards = range(deployment.producer(boundary).shards)
-    return [item for shard in shards for item in records[boundary, shard]]
+def _all(deployment: Deployment, records: Records, boundary: str) -> list[Slice]:
+    return [item for unit in units_of(deployment.producer(boundary)) for item in records[unit]]

@@ -28,6 +28,7 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.steps import slices
 
 Say = Callable[[str], None]
 
@@ -218,10 +219,10 @@ class _Victim:
 
     def _slices(self, unit: UnitId) -> list[_Slice]:
         """Every slice of a unit that is still there."""
-        boundary, found = self._boundaries[unit], []
-        start = self._log.floor(self._log.layout.slice_floors(boundary, 0))
-        for record in self._log.slices_from(boundary, 0, start):
-            put_at = self._log.slice_time(record)
+        found, name = [], str(unit)
+        start = self._log.floor(slices(name)).number
+        for record in self._log.slices_from(name, start):
+            put_at = self._log.put_time(record)
             if put_at is not None:
                 found.append(
                     _Slice(after=record.after, generation=record.generation, put_at=put_at)

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.plan import JointPlan, Latency, Plan
 
@@ -167,7 +167,7 @@ class Recovered:
 
     @property
     def segment(self) -> str:
-        return self.unit.rpartition("#")[0]
+        return UnitId.parse(self.unit).segment
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -251,13 +251,13 @@ def paces(
                 epoch_s=deployment.epoch_s,
                 batch_epochs=span[segment.name],
                 inputs=[
-                    slices[f"{producer.name}#{shard}"]
+                    slices[str(UnitId(segment=producer.name, shard=shard))]
                     for producer in map(deployment.producer, segment.inputs)
                     for shard in range(producer.shards)
                 ],
             )
             for shard in range(segment.shards):
-                found[f"{segment.name}#{shard}"] = pace
+                found[str(UnitId(segment=segment.name, shard=shard))] = pace
     return found
 
 
@@ -426,7 +426,7 @@ def complete_again(plan: Plan, comparisons: Sequence[Comparison]) -> Comparison:
         recoveries=tuple(
             Recovered(
                 fault=number,
-                unit=f"{RESULTS}#0",
+                unit=str(UnitId(segment=RESULTS)),
                 killed_at=hit[0].killed_at,
                 seconds=None
                 if any(item.complete is None for item in hit)

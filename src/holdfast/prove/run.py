@@ -44,6 +44,7 @@ from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.start.prepare import prepare
+from holdfast.streams.steps import slices
 from holdfast.verify.check import verify
 
 POLL_S = 0.2
@@ -79,27 +80,22 @@ class Proving:
 
 
 class SliceWatch:
-    """Reads slice records as they appear; the first output of a unit stands for all."""
+    """Reads slice records as they appear."""
 
     def __init__(self, run_dir: Path, deployment: Deployment) -> None:
         self._log = SliceLog(run_dir)
-        self._outputs = {
-            f"{segment.name}#{shard}": (segment.outputs[0].name, shard)
-            for segment in deployment.segments
-            if segment.outputs
-            for shard in range(segment.shards)
+        self.slices: dict[str, list[SeenSlice]] = {
+            str(unit): [] for unit in deployment.units() if deployment.segment(unit.segment).outputs
         }
-        self.slices: dict[str, list[SeenSlice]] = {unit: [] for unit in self._outputs}
 
     def poll(self) -> None:
         """Take in what was published since."""
-        for unit, (boundary, shard) in self._outputs.items():
-            found, layout = self.slices[unit], self._log.layout
+        for unit, found in self.slices.items():
             number = found[-1].number + 1 if found else 0
             # Whoever looks too seldom has missed what was trimmed meanwhile.
-            number = max(number, self._log.floor(layout.slice_floors(boundary, shard)))
-            for record in self._log.slices_from(boundary, shard, number):
-                put_at = self._log.slice_time(record)
+            number = max(number, self._log.floor(slices(unit)).number)
+            for record in self._log.slices_from(unit, number):
+                put_at = self._log.put_time(record)
                 if put_at is None:  # trimmed between the two looks
                     continue
                 found.append(

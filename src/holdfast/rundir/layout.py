@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from holdfast.deployment import UnitId
-from holdfast.deployment.records import record_name
 
 ORIGIN = "origin"
 """Name of the record of when epoch 0 began."""
@@ -20,29 +19,12 @@ STOP_MARK = "stop-"
 class Layout:
     """Names in the storage of a run: relative paths, never those of a file system."""
 
-    def ranges(self, unit: str) -> str:
-        return f"units/{word(unit)}/ranges"
-
-    def skips(self, unit: str, version: int) -> str:
-        return f"units/{word(unit)}/skips/{version}"
-
-    def unit_floors(self, unit: str) -> str:
-        return f"units/{word(unit)}/floors"
-
-    def generations(self, unit: str) -> str:
-        return f"units/{word(unit)}/generations"
-
     def life(self, unit: str) -> str:
         return f"units/{word(unit)}/life"
 
-    def slices(self, boundary: str, shard: int) -> str:
-        return f"log/{word(boundary)}/{shard}/slices"
-
-    def slice_floors(self, boundary: str, shard: int) -> str:
-        return f"log/{word(boundary)}/{shard}/floors"
-
-    def data(self, boundary: str, shard: int) -> str:
-        return f"log/{word(boundary)}/{shard}/data"
+    def data(self, unit: str, boundary: str = "") -> str:
+        """The slice files of a unit on a boundary, or on all of them."""
+        return f"units/{word(unit)}/data{'/' if boundary else ''}{word(boundary)}"
 
     def late(self, unit: str) -> str:
         return f"units/{word(unit)}/late"
@@ -53,10 +35,6 @@ class Layout:
     def stop_marker(self, unit: str, generation: int) -> str:
         """A record that tells a generation's waiting tasks to give up."""
         return f"{unit_folder(unit)}/{STOP_MARK}{generation}"
-
-    def boundary_folder(self, boundary: str) -> str:
-        """All that was published on a boundary."""
-        return f"log/{word(boundary)}"
 
     def checkpoints(self, unit: str) -> str:
         """The checkpoints of all generations of a unit."""
@@ -83,6 +61,19 @@ def unit_folder(unit: str) -> str:
     return f"units/{word(unit)}"
 
 
+def stream_folder(stream: str) -> str:
+    """All that is on record of who carries a stream."""
+    return f"streams/{word(stream)}"
+
+
+def record_folder(folder: str) -> str:
+    """Where the numbered records of a folder of `holdfast.streams` are: OWNER/KIND."""
+    owner, _, kind = folder.rpartition("/")
+    if kind in ("changes", "closings"):
+        return f"{stream_folder(owner)}/{kind}"
+    return folder if owner == "coordinator" else f"{unit_folder(owner)}/{kind}"
+
+
 def generation_word(generation: int) -> str:
     """Name of a generation's checkpoint among those of its unit."""
     return f"{generation:06d}"
@@ -93,6 +84,6 @@ def word(name: str) -> str:
     return quote(name, safe="@,#+= ")
 
 
-def member(folder: str, number: int, timeline: int = 0) -> str:
-    """Name of a numbered record in a folder."""
-    return f"{folder}/{record_name(number, timeline)}"
+def member(folder: str, number: int) -> str:
+    """Name of a numbered record in a folder; names sort as numbers do."""
+    return f"{folder}/{number:010d}"

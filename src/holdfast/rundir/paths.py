@@ -91,7 +91,7 @@ def processes_path(run_dir: Path) -> Path:
 
 def own_places(run_dir: Path) -> tuple[Path, ...]:
     """Everything in a run directory that a run keeps for itself: no place for results."""
-    folders = ("log", "units", "checkpoints", "kept", "tables", "coordinator")
+    folders = ("streams", "units", "checkpoints", "kept", "tables", "coordinator")
     files = (ENDPOINT, SPEC, ORIGIN, SCHEMAS)
     return (
         *(run_dir / name for name in (*folders, *files)),

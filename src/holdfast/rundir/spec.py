@@ -16,7 +16,8 @@ from holdfast.health.policy import Policy
 from holdfast.rundir.paths import SPEC
 from holdfast.storage import open_storage
 
-FORMAT = "holdfast-run/1"
+FORMAT = "holdfast-run/2"
+_FIRST_EDITION = "holdfast-run/1"
 BAD_INPUT = 2
 """Exit code of a node or coordinator that can never start: what it was given is wrong."""
 
@@ -61,6 +62,12 @@ def read_spec(run_dir: Path) -> RunSpec:
         data = json.loads(stored)
     except ValueError as error:
         raise BadInputError(f"not JSON: {error}", where=store.address(SPEC)) from None
+    if data.get("format") == _FIRST_EDITION:
+        raise BadInputError(
+            "was written by an earlier version, whose records this one does not read",
+            where=str(run_dir),
+            hint="choose another --run-dir, or finish the run with the version that began it",
+        )
     if data.get("format") != FORMAT:
         raise BadInputError(f"unknown format {data.get('format')!r}", where=store.address(SPEC))
     return RunSpec(

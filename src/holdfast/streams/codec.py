@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.deployment.framing import frame, unframe
+from holdfast.deployment.slicefiles import slice_file
 from holdfast.errors import CorruptLogError
 from holdfast.streams.records import (
     Change,
@@ -64,10 +65,15 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
-    for name in ("files", "rows"):
-        if isinstance(data.get(name), dict):
-            data[name] = {key: _tuples(values) for key, values in data[name].items()}
+    if isinstance(data.get("rows"), dict):
+        data["rows"] = {key: _tuples(values) for key, values in data["rows"].items()}
+    if isinstance(data.get("files"), dict):
+        data["files"] = {key: tuple(map(_file, items)) for key, items in data["files"].items()}
     return KINDS[kind](**data)
+
+
+def _file(item: Any) -> Any:
+    return slice_file(item) if isinstance(item, dict) else _tuples(item)
 
 
 def _tuples(value: Any) -> Any:

@@ -13,7 +13,17 @@ from collections.abc import Container, Iterable
 from typing import Protocol
 
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Change, Closing, Floor, Range, Seal, change_of, stream_of
+from holdfast.streams.records import (
+    Change,
+    Closing,
+    Floor,
+    Range,
+    Seal,
+    Slice,
+    change_of,
+    skip_place,
+    stream_of,
+)
 from holdfast.streams.repair import Repairs
 from holdfast.streams.steps import (
     Delete,
@@ -272,22 +282,24 @@ class Floors(Repairs):
     # Removing
 
     def _trim_slices(self, unit: str, pin: int) -> Steps[None]:
-        log = yield from self.log(unit, None)
-        doomed = [item for item in log.slices if item.upto <= pin]
-        if not doomed:
+        """Looks at no more than it removes, and one."""
+        folder = slices(unit)
+        floor: Floor = yield GetFloor(folder)
+        number, last = floor.number, floor.epoch
+        while isinstance(item := (yield Get(folder, number)), Slice) and item.upto <= pin:
+            number, last = number + 1, item.upto
+        if number == floor.number:
             return
-        first = doomed[0].number
-        last = doomed[-1].number
-        yield RaiseFloor(slices(unit), Floor(number=last + 1, epoch=doomed[-1].upto))
-        for number in range(first, last + 1):
-            yield Delete(slices(unit), number)
-        yield from self.forget_repairs(unit, first, last)
+        yield RaiseFloor(folder, Floor(number=number, epoch=last))
+        for removed in range(floor.number, number):
+            yield Delete(folder, removed)
+        yield from self.forget_repairs(unit, floor.number, number - 1)
 
     def _trim_ranges(self, unit: str) -> Steps[None]:
         """A unit that has turned keeps its ranges: its turn must stay above the floor."""
         newest = yield Newest(ranges(unit))
         floor: Floor = yield GetFloor(ranges(unit))
-        keep = newest - self._retain
+        keep = newest - self._retain - 1  # a batch goes on from the range before it
         if keep <= floor.number:
             return
         seal = yield from self.seal_of(unit)
@@ -304,5 +316,5 @@ class Floors(Repairs):
         skipped = yield Newest(skips(unit))
         for number in range(first, keep):
             yield Delete(ranges(unit), number)
-        for number in range(max(0, first - 1), min(keep - 1, skipped + 1)):
-            yield Delete(skips(unit), number)
+        for place in range(skip_place(max(0, first - 1)), min(skip_place(keep - 1), skipped + 1)):
+            yield Delete(skips(unit), place)

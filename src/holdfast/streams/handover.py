@@ -36,6 +36,8 @@ class Birth:
     """It reads its inputs after this epoch."""
     parents: tuple[tuple[str, int], ...] = ()
     """Units whose state it takes over, each with the batch that has it; -1: that of its birth."""
+    watermark_us: int | None = None
+    """Of the inputs at that epoch, as the parents knew it."""
     ends_at: int | None = None
     """An end its batches must meet: a reset unit joins its stream there."""
     shared: bool = False
@@ -77,7 +79,7 @@ class Handover(Reading):
             return (yield from self._birth_after_closing(stream, change))
         if not change.parents:
             return Birth(epoch=-1 if change.start is None else change.start)
-        parents, ends = [], set()
+        parents, ends, watermarks = [], set(), []
         for parent in change.parents:
             seal = yield from self.seal_of(parent)
             if seal is None:
@@ -86,9 +88,12 @@ class Handover(Reading):
                 return "void"
             parents.append((parent, seal.batch))
             ends.add(seal.end)
+            watermarks.append(seal.watermark_us)
         if len(ends) != 1:
             raise ProtocolError(f"{unit}: its parents ended at {sorted(ends)}, not at one cut")
-        return Birth(epoch=ends.pop(), parents=tuple(parents))
+        known = [item for item in watermarks if item is not None]
+        watermark_us = min(known) if known and len(known) == len(watermarks) else None
+        return Birth(epoch=ends.pop(), parents=tuple(parents), watermark_us=watermark_us)
 
     def _birth_after_closing(self, stream: str, change: Change) -> Steps[Birth | NotYet | Void]:
         known = yield from self.bases(stream)

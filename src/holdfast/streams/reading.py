@@ -9,15 +9,16 @@ begins a new *base*: the stream up to the closing's end is what the old base's l
 after it what the new base's children publish.
 
 What a record says never changes, so one who has read it need not read it again: changes, closings,
-seals and turns are remembered, and so is where in a log one has come. Only whether something is
-there at all is asked anew. Cost: linear in the slices after the position and in the logs that carry
-the stream there.
+seals and turns are remembered, and so are the slices after one's position. Only whether something
+is there at all is asked anew. Cost: every slice is read once, and none far beyond the horizon that
+is asked for; where in a log a position is, is found by halving.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from holdfast.errors import HoldfastError
@@ -66,6 +67,28 @@ class Log:
     """The number that the next slice, or the seal, has."""
 
 
+@dataclass(slots=True, kw_only=True)
+class _Tail:
+    """What was read of a log after an epoch."""
+
+    after: int
+    items: deque[Slice] = field(default_factory=deque)
+    following: int
+    seal: Seal | None = None
+
+    def drop(self, after: int) -> None:
+        """Forget what lies at or before an epoch."""
+        while self.items and self.items[0].upto <= after:
+            self.items.popleft()
+        self.after = after
+
+    def reaches(self, horizon: int | None) -> bool:
+        """Whether as much is known as is asked for."""
+        if self.seal is not None:
+            return True
+        return horizon is not None and bool(self.items) and self.items[-1].upto >= horizon
+
+
 class Reading:
     """Finds ends and slices; `writer` names who puts the closings found on the way."""
 
@@ -75,8 +98,10 @@ class Reading:
         self._closings: dict[tuple[str, int], Closing] = {}
         self._seals: dict[str, Seal] = {}
         self._turns: dict[str, Turn] = {}
-        self._places: dict[str, tuple[int, int]] = {}
-        """Unit to an epoch and the number of its first slice after it."""
+        self._tails: dict[str, _Tail] = {}
+        self._ran_out: dict[str, tuple[int, int]] = {}
+        """Logs of which all is read, and that go on: how far they reach, and their next number."""
+        self._last_ends: dict[str, int] = {}
 
     # Changes
 
@@ -130,31 +155,108 @@ class Reading:
         floor: Floor = yield GetFloor(folder)
         return floor
 
-    def log(self, unit: str, after: int | None) -> Steps[Log]:
-        """The slices of a unit after an epoch, or all that are kept."""
+    def log(self, unit: str, after: int | None, horizon: int | None = None) -> Steps[Log]:
+        """The slices of a unit after an epoch, or all that are kept.
+
+        With a horizon, they need not go beyond the first that ends there or later.
+        """
+        if after is None:
+            return (yield from self._whole_log(unit))
+        folder = slices(unit)
+        while True:
+            tail = yield from self._tail(unit, after)
+            number = first = tail.following
+            found: list[Slice] = []
+            seal: Seal | None = None
+            ended = tail.reaches(horizon)
+            while not ended:
+                item = yield Get(folder, number)
+                if isinstance(item, Slice):
+                    # One who was away finds older ones first, which others have read meanwhile.
+                    found += [item] if item.upto > after else []
+                    number += 1
+                    ended = horizon is not None and item.upto >= max(horizon, after + 1)
+                else:
+                    seal, ended = item, True
+            # Trimmed while we read: a gap looks like the end, and what a sleeper puts into it
+            # looks like a slice or a seal.
+            if (number > first or seal is not None) and (
+                yield from self.floor_now(folder)
+            ).number > first:
+                del self._tails[unit]
+                continue
+            tail.items += found
+            tail.following, tail.seal = number, seal or tail.seal
+            if tail.seal is not None:
+                self._seals[unit] = tail.seal
+            self._note_end(unit, tail, horizon)
+            return Log(slices=tuple(tail.items), seal=tail.seal, following=number)
+
+    def _tail(self, unit: str, after: int) -> Steps[_Tail]:
+        """What is known of a log after an epoch; found anew by one who goes back."""
+        tail = self._tails.get(unit)
+        if tail is not None and tail.after <= after:
+            tail.drop(after)
+            return tail
         folder = slices(unit)
         while True:
             floor: Floor = yield GetFloor(folder)
-            if after is not None and floor.epoch > after:
+            if floor.epoch > after:
                 raise TrimmedError(f"{unit}: slices up to {floor.epoch} are gone, {after} is read")
+            number = yield from self._first_after(folder, floor.number, after)
+            if (yield from self.floor_now(folder)).number <= floor.number:
+                tail = self._tails[unit] = _Tail(after=after, following=number)
+                return tail
+
+    def _first_after(self, folder: str, low: int, after: int) -> Steps[int]:
+        """The number of the first slice that ends after an epoch, or of what follows the last."""
+        high, stride = low, 1
+        while isinstance(item := (yield Get(folder, high)), Slice) and item.upto <= after:
+            low = high + 1
+            high += stride
+            stride *= 2
+        while low < high:
+            middle = (low + high) // 2
+            item = yield Get(folder, middle)
+            if isinstance(item, Slice) and item.upto <= after:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _note_end(self, unit: str, tail: _Tail, horizon: int | None) -> None:
+        if tail.reaches(horizon):
+            self._ran_out.pop(unit, None)
+        else:
+            reached = tail.items[-1].upto if tail.items else tail.after
+            self._ran_out[unit] = (reached, tail.following)
+
+    def wanted(self) -> list[tuple[str, int]]:
+        """Folders and numbers of what must appear before there can be another end.
+
+        Of all logs that were read to where they stand now, those that reach least far.
+        """
+        least = min((reached for reached, _ in self._ran_out.values()), default=0)
+        return [
+            (slices(unit), number)
+            for unit, (reached, number) in self._ran_out.items()
+            if reached == least
+        ]
+
+    def _whole_log(self, unit: str) -> Steps[Log]:
+        folder = slices(unit)
+        while True:
+            floor: Floor = yield GetFloor(folder)
             number, found, seal = floor.number, [], None
-            if after is not None:
-                epoch, first = self._places.get(unit, (-1, 0))
-                number = max(number, first) if epoch <= after else number
             while (item := (yield Get(folder, number))) is not None:
                 if isinstance(item, Seal):
                     seal = item
                     break
-                if after is None or item.upto > after:
-                    found.append(item)
+                found.append(item)
                 number += 1
-            # Trimmed while we read: a gap looks like the end, and what a sleeper puts into it
-            # looks like a slice or a seal.
             if (yield from self.floor_now(folder)).number <= floor.number:
                 if seal is not None:
                     self._seals[unit] = seal
-                if after is not None:
-                    self._places[unit] = (after, found[0].number if found else number)
                 return Log(slices=tuple(found), seal=seal, following=number)
 
     def seal_of(self, unit: str) -> Steps[Seal | None]:
@@ -192,21 +294,24 @@ class Reading:
         self._turns[unit] = item
         return item
 
-    def _log_after(self, unit: str, after: int | None) -> Steps[Log]:
+    def _log_after(self, unit: str, after: int | None, horizon: int | None) -> Steps[Log]:
         """The same as `log`, at no cost if the log is known to have ended before."""
         seal = self._seals.get(unit)
         if after is not None and seal is not None and seal.end is not None and seal.end <= after:
             return Log(slices=(), seal=seal, following=seal.number)
-        return (yield from self.log(unit, after))
+        return (yield from self.log(unit, after, horizon))
 
     # Ends
 
-    def ends(self, stream: str, after: int) -> Steps[list[int]]:
-        """The stream's ends after an epoch, in order, as far as it is published."""
+    def ends(self, stream: str, after: int, horizon: int | None = None) -> Steps[list[int]]:
+        """The stream's ends after an epoch, in order, as far as it is published.
+
+        With a horizon, all there are up to it, and some of those behind.
+        """
         base = yield from self._base_at(stream, after)
         found: list[int] = []
         while True:
-            common = yield from self._common(stream, base, after)
+            common = yield from self._common(stream, base, after, horizon=horizon)
             # All logs that were read to a seal are known by it; one that goes on has none.
             ended = all(child.unit in self._seals for child in base.children)
             closing = (yield from self.closing(stream, base)) if ended else None
@@ -220,14 +325,26 @@ class Reading:
         """The newest end, or where the stream's present logs began."""
         known = yield from self.bases(stream)
         base, _ = known[-1]
-        common = yield from self._common(stream, base, None)
-        return max([*common, _start(known)])
+        start = _start(known)
+        # It only rises, so one who has looked before reads on from there.
+        before = self._last_ends.get(stream)
+        try:
+            after = None if before is None else max(before, start)
+            common = yield from self._common(stream, base, after)
+        except TrimmedError:
+            common = yield from self._common(stream, base, None)
+        found = max([*common, start, -1 if before is None else before])
+        self._last_ends[stream] = found
+        return found
 
-    def common_ends(self, streams: Iterable[str], after: int) -> Steps[list[int]]:
+    def common_ends(
+        self, streams: Iterable[str], after: int, horizon: int | None = None
+    ) -> Steps[list[int]]:
         """Ends that several streams share."""
+        self._ran_out.clear()
         shared: set[int] | None = None
         for stream in streams:
-            found = set((yield from self.ends(stream, after)))
+            found = set((yield from self.ends(stream, after, horizon)))
             shared = found if shared is None else shared & found
         return sorted(shared or ())
 
@@ -236,28 +353,39 @@ class Reading:
         return next(base for base, closing in known if closing is None or closing.end > after)
 
     def _common(
-        self, stream: str, change: Change, after: int | None, seen: Walk | None = None
+        self,
+        stream: str,
+        change: Change,
+        after: int | None,
+        seen: Walk | None = None,
+        *,
+        horizon: int | None = None,
     ) -> Steps[set[int]]:
         """The ends that all children of a change share, and those who follow them."""
         seen = {} if seen is None else seen
         if change.number not in seen:  # as many parents lead to a change as it has
             common: set[int] | None = None
             for child in change.children:
-                ends = yield from self._branch(stream, child.unit, after, seen)
+                ends = yield from self._branch(stream, child.unit, after, seen, horizon)
                 common = ends if common is None else common & ends
             seen[change.number] = common or set()
         return seen[change.number]
 
     def _branch(
-        self, stream: str, unit: str, after: int | None, seen: Walk | None = None
+        self,
+        stream: str,
+        unit: str,
+        after: int | None,
+        seen: Walk | None = None,
+        horizon: int | None = None,
     ) -> Steps[set[int]]:
         """The ends of a log and of what its seal leads to by `run`."""
-        log = yield from self._log_after(unit, after)
+        log = yield from self._log_after(unit, after, horizon)
         ends = {item.upto for item in log.slices}
         if log.seal is not None and log.seal.how == "run":
             following = yield from self.change(stream, log.seal.change)
             from_ = None if after is None else max(after, _end(log.seal))
-            ends |= yield from self._common(stream, following, from_, seen)
+            ends |= yield from self._common(stream, following, from_, seen, horizon=horizon)
         return ends
 
     # Closings
@@ -324,7 +452,7 @@ class Reading:
         if unit in seen:  # several parents lead to it
             return []
         seen.add(unit)
-        log = yield from self._log_after(unit, after)
+        log = yield from self._log_after(unit, after, limit)
         found = [item for item in log.slices if item.upto <= limit]
         for item in found:
             if item.after < after:

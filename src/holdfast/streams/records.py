@@ -29,6 +29,16 @@ def change_of(unit: str) -> int:
     return int(unit.rpartition("#")[0].rpartition(".")[2])
 
 
+MOST_SKIPS = 64
+"""Versions of a batch's skip record: one per search, which ends after a while with what it has
+found by then. A batch that needs more is not saved."""
+
+
+def skip_place(batch: int, version: int = 1) -> int:
+    """Skips of all batches share one sequence of numbers, so that they need one folder a unit."""
+    return batch * MOST_SKIPS + version - 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Child:
     """A unit that carries the stream after a change."""
@@ -74,6 +84,8 @@ class Range:
     turn: int | None = None
     """Number of the unit's turn if it has turned before this batch."""
     watermark_us: int | None = None
+    """Smallest watermark of the inputs at its end; None: not yet known. A source's is known only
+    after reading, and stands in its slice."""
     source: Any = None
     """A source's own position after the batch."""
     writer: str = ""
@@ -105,11 +117,22 @@ class Slice:
     upto: int
     files: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Boundary to the files that hold its rows."""
+    rows: int = 0
+    """How many there are; the same on every boundary."""
     digest: str = ""
     """Of the rows on all boundaries, whatever their order and files."""
     watermark_us: int | None = None
+    """No later slice of this log holds rows older than this, microseconds since 1970."""
+    late_rows: int = 0
+    """Rows put aside as late while this slice was made; only sources decide lateness."""
+    dead_rows: int = 0
+    """Rows quarantined while this slice was made."""
     skip: str = ""
-    """Digest of the skip record it was made with; empty: without one."""
+    """Version of the batch's skip record that it was made with; empty: nothing was left out. The
+    one that is stored counts: who left out other rows runs the batch again with these."""
+    generation: int = 0
+    """Who made it, for people and for measuring; nothing depends on it."""
+    spark_batch: int = -1
     writer: str = ""
 
     def same_content(self, other: Slice) -> bool:
@@ -148,6 +171,8 @@ class Seal:
     batch: int | None = None
     """Of a `run`: the batch whose committed state is handed over; -1: the state of its birth."""
     watermark_us: int | None = None
+    """Of a `run`: that of the last range. A stateful segment's promise lags one batch, so the heirs
+    need it for their first."""
     writer: str = ""
 
 
@@ -170,12 +195,19 @@ class Closing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Rows that a batch leaves out because an operator fails on them."""
+    """Rows that a batch leaves out because an operator fails on them.
+
+    Where the batch fails again, on other rows, a further version leaves out those as well.
+    """
 
     kind: ClassVar[str] = "skip"
 
     unit: str
     number: int
+    """Among the skips of the unit: see `skip_place`."""
+    batch: int = 0
+    version: int = 1
+    """From 1, without gaps; each holds the rows of the one before."""
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Boundary to the positions of the rows in reading order."""
     reason: str = ""

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from holdfast.streams.reading import ProtocolError, TrimmedError
-from holdfast.streams.records import Range, Repair, Slice
-from holdfast.streams.steps import Delete, Get, Newest, Put, Steps, ranges, repairs, slices
+from holdfast.streams.reading import ProtocolError
+from holdfast.streams.records import Repair, Slice
+from holdfast.streams.steps import Delete, Get, Newest, Put, Steps, repairs, slices
 from holdfast.streams.unit import NondeterministicError, UnitSteps
 
 MOST_REPAIRS = 16
@@ -64,16 +64,6 @@ class Repairs(UnitSteps):
                 yield Delete(repairs(item.unit), record.number)
             return "trimmed"
         return "repaired" if stored == record else "adopted"
-
-    def recorded(self, unit: str, batch: int) -> Steps[Range]:
-        """The range of a batch that has been run, to run it again."""
-        item = yield Get(ranges(unit), batch)
-        if not isinstance(item, Range) or item.turn is not None:
-            # The turn took a number: from there on batch n has range n + 1.
-            item = yield Get(ranges(unit), batch + 1)
-        if not isinstance(item, Range):
-            raise TrimmedError(f"{unit}: the range of batch {batch} is gone")
-        return item
 
     def check_replay(self, unit: str, batch: int, digest: str) -> Steps[None]:
         """A batch that is run again gives the rows on record, if they still are."""

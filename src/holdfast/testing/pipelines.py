@@ -325,7 +325,7 @@ def _deliver(
                 raise CheckFailedError(f"{failed[0].operator}: {failed[0].error}")
             reached = {one.unit.segment: one.epoch for one in reports}
             if all(
-                _complete(run_dir, sink.name, reached.get(sink.name, -1), last=last, beyond=beyond)
+                _complete(run_dir, sink, reached.get(sink.name, -1), last=last, beyond=beyond)
                 for sink in pipeline.sinks
             ):
                 return
@@ -336,7 +336,12 @@ def _deliver(
 
 
 def _complete(
-    run_dir: Path, sink: str, reached: int | None, *, last: int, beyond: datetime | None
+    run_dir: Path,
+    sink: PipelineOperator,
+    reached: int | None,
+    *,
+    last: int,
+    beyond: datetime | None,
 ) -> bool:
     """Whether a sink has delivered the last epoch, and all that closes by time."""
     from holdfast.verify.slice_log import delivered  # noqa: PLC0415 - needs pyarrow
@@ -347,7 +352,7 @@ def _complete(
         return True
     # A join lets its watermark lag behind by as long as it waits: half the way is far enough.
     far = round((beyond - _AFTERWARDS / 2).timestamp() * 1e6)
-    found = delivered(run_dir, sink, ())
+    found = delivered(run_dir, sink.name, sink.inputs[0])
     mark = found.watermark_us
     return mark is not None and mark >= far and reached >= found.upto
 

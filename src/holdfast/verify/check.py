@@ -4,10 +4,9 @@ For every sink with an expected computation: read what the sources published,
 compute in plain Python what the sink must hold, read what it holds, compare row by row. Where the
 run was stopped in the middle, this is what must hold:
 
-- a row without `closes` is due when its input was delivered: the slice records say which slices of
-  the sources the delivered rows reflect, and those, and none beyond, are reflected exactly once.
-  Shards end their slices at different epochs, so the newest rows are held to the states that one
-  of the shards may be in;
+- a row without `closes` is due when its input was delivered: the range records say up to which
+  epoch the delivered rows reflect the sources, whose slices up to there, and none beyond, are
+  reflected exactly once;
 - a row with `closes` is due when the watermark of the last delivered slice has passed that column;
 - the exporter's last batch may have been delivered or not, as a whole: both are right.
 
@@ -21,8 +20,6 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,6 @@ from holdfast.verify.sinks import SinkContent, read_sink
 from holdfast.verify.slice_log import (
     Delivered,
     KeptSlice,
-    Prefix,
     dead_rows,
     delivered,
     epoch_length,
@@ -131,14 +127,14 @@ class _Input:
     kept: Mapping[str, Sequence[KeptSlice]]
     dead: Mapping[str, Counter[Canonical]]
 
-    def rows(self, prefix: Prefix | None = None) -> dict[str, list[Row]]:
-        """The rows of every source, or of some first slices, quarantined ones left out."""
+    def rows(self, upto: int | None = None) -> dict[str, list[Row]]:
+        """The rows of every source, or of its slices up to an epoch, quarantined ones left out."""
         rows: dict[str, list[Row]] = {}
         for source, slices in self.kept.items():
             gone = Counter(self.dead.get(source, {}))
             rows[source] = []
             for item in slices:
-                if prefix is not None and item.number >= prefix.get((source, item.shard), 0):
+                if upto is not None and item.upto > upto:
                     continue
                 for row in item.rows:
                     if gone and gone[key := canonical(row)]:
@@ -177,6 +173,7 @@ def _check_source(
     shards = max((item.shard for item in slices), default=0) + 1
     required: list[Row] = []
     found: list[Row] = []
+    names = {item.shard: item.unit for item in slices}
     for shard in range(shards):
         own = [item for item in slices if item.shard == shard]
         last = max((item.upto for item in own), default=-1)
@@ -184,7 +181,7 @@ def _check_source(
             required += made(epoch, epoch_s=epoch_s, shard=shard, shards=shards)
         found += [row for item in own for row in item.rows]
         # A batch that was read and not yet published may have put late rows aside already.
-        found += late_rows(run_dir, f"{name}#{shard}", len(own))
+        found += late_rows(run_dir, names[shard], len(own)) if own else []
     return Finding(
         name=name,
         kind="source",
@@ -194,23 +191,21 @@ def _check_source(
 
 
 def _check_sink(run_dir: Path, sink: SinkClaim, kept: _Input) -> Finding:
-    progress = delivered(run_dir, sink.name, kept.kept.keys())
+    progress = delivered(run_dir, sink.name, sink.reads)
     everything = sink.expected(kept.rows())
     content = read_sink(run_dir, sink.name, sink.place, everything)
     if sink.key and isinstance(sink.place, ParquetFolder):
         content = _newest(content, sink.key)
     certain = content.batch is not None and content.batch >= progress.batch
-    now = [sink.expected(kept.rows(prefix)) for prefix in progress.reflects]
-    before = [sink.expected(kept.rows(prefix)) for prefix in progress.reflects_before]
+    now = sink.expected(kept.rows(progress.upto))
+    before = sink.expected(kept.rows(progress.upto_before))
     if sink.closes:
         difference = _compare_closed(sink.closes, everything, content, progress)
     elif sink.key:
-        states = now if certain else [*now, *before]
+        states = [now] if certain else [now, before]
         difference = _compare_states(states, content, sink.key)
     else:
-        least = reduce(and_, map(_multiset, now if certain else before))
-        most = reduce(or_, map(_multiset, now))
-        difference = compare(content.rows, _rows(least), _rows(most))
+        difference = compare(content.rows, now if certain else before, now)
     return Finding(
         name=sink.name,
         kind="sink",
@@ -260,14 +255,6 @@ def _compare_states(
 
 def _key(row: Row, key: tuple[str, ...]) -> Canonical:
     return canonical({column: row[column] for column in key})
-
-
-def _multiset(rows: Sequence[Row]) -> Counter[Canonical]:
-    return Counter(map(canonical, rows))
-
-
-def _rows(multiset: Counter[Canonical]) -> list[Row]:
-    return [dict(row) for row in multiset.elements()]
 
 
 def _micros(value: dt.datetime) -> int:

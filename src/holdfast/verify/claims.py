@@ -59,6 +59,8 @@ class SinkClaim:
     key: tuple[str, ...] = ()
     """Columns that identify a row of which newer versions replace older ones; empty: rows are only
     ever added."""
+    reads: str = ""
+    """The operator whose output it delivers."""
     upstream: frozenset[str] = frozenset()
     """Every operator whose output it reads, directly or not, and itself."""
 

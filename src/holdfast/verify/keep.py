@@ -13,10 +13,19 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from holdfast.errors import CheckFailedError, CorruptLogError
-from holdfast.verify.slice_log import boundaries, kept_folder, numbered, read_record, slice_rows
+from holdfast.verify.slice_log import (
+    UnitFolder,
+    kept_folder,
+    numbered,
+    read_any,
+    read_record,
+    slice_rows,
+    units,
+)
 
 POLL_S = 0.2
 """Slices are trimmed ten batches after they were read at the earliest."""
@@ -28,8 +37,8 @@ class InputKeeper:
     def __init__(self, run_dir: Path, sources: Collection[str]) -> None:
         self._run_dir = run_dir
         self._sources = tuple(sources)
-        self._next: dict[Path, int] = {}
-        """Log of a shard to the number of the first slice not yet copied."""
+        self._next: dict[str, int] = {}
+        """Unit to the number of its first slice not yet copied."""
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keep-input", daemon=True)
 
@@ -45,58 +54,62 @@ class InputKeeper:
 
     def step(self) -> int:
         """Copy what is new; tells how many slices."""
-        copied = 0
-        for source in self._sources:
-            for log in boundaries(self._run_dir, source):
-                for shard in log.glob("[0-9]*"):
-                    copied += self._copy_shard(shard)
-        return copied
+        return sum(self._copy_unit(unit) for unit in self._units())
 
     def require_whole(self) -> None:
         """Raise if a slice was gone before it could be copied."""
-        for source in self._sources:
-            for log in boundaries(self._run_dir, source):
-                for shard in log.glob("[0-9]*"):
-                    first = self._next.get(shard, 0)
-                    if max(numbered(shard / "slices"), default=-1) >= first:
-                        raise CheckFailedError(
-                            f"slice {first} of {log.name} shard {shard.name} could not be copied "
-                            "before it was trimmed or torn"
-                        )
+        for unit in self._units():
+            first = self._next.get(unit.name, 0)
+            there = [number for number, path in unit.slices().items() if _is_slice(path)]
+            if max(there, default=-1) >= first:
+                raise CheckFailedError(
+                    f"slice {first} of {unit.name} could not be copied before it was trimmed or "
+                    "torn"
+                )
 
     def trimmed(self) -> dict[str, int]:
-        """Per log of a source, as BOUNDARY/SHARD, the first slice that is not trimmed."""
+        """Per unit of a source, the first slice that is not trimmed."""
         return {
-            f"{log.name}/{shard.name}": max(numbered(shard / "floors"), default=0)
-            for source in self._sources
-            for log in boundaries(self._run_dir, source)
-            for shard in log.glob("[0-9]*")
+            unit.name: max(numbered(unit.path / "slices-floor"), default=0)
+            for unit in self._units()
         }
+
+    def _units(self) -> list[UnitFolder]:
+        return [unit for source in self._sources for unit in units(self._run_dir, source)]
 
     def _run(self) -> None:
         while not self._closed.wait(POLL_S):
             self.step()
 
-    def _copy_shard(self, shard: Path) -> int:
-        start = number = self._next.get(shard, 0)
-        target = kept_folder(self._run_dir) / shard.relative_to(self._run_dir)
-        records = numbered(shard / "slices")
-        while number in records and _copy(records[number], shard / "data", target):
+    def _copy_unit(self, unit: UnitFolder) -> int:
+        start = number = self._next.get(unit.name, 0)
+        path = kept_folder(self._run_dir) / unit.path.relative_to(self._run_dir)
+        target = replace(unit, path=path)
+        records = unit.slices()
+        while number in records and _copy(records[number], unit, target):
             number += 1
-        self._next[shard] = number
+        self._next[unit.name] = number
         return number - start
 
 
-def _copy(path: Path, data: Path, target: Path) -> bool:
+def _is_slice(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError, CorruptLogError):
+        return read_any(path)[0] == "slice"
+    return True  # torn, or gone by now: it could not be copied
+
+
+def _copy(path: Path, unit: UnitFolder, target: UnitFolder) -> bool:
     """Copy a slice, its record last; whether it is there and whole."""
-    for folder in ("slices", "data"):
-        (target / folder).mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError, CorruptLogError):
         record = read_record(path, "slice")
-        for file in record["files"]:
-            shutil.copyfile(data / file["name"], target / "data" / file["name"])
-        for _ in slice_rows(record, target / "data"):
-            pass
-        shutil.copyfile(path, target / "slices" / path.name)
+        for boundary, files in record["files"].items():
+            target.data(boundary).mkdir(parents=True, exist_ok=True)
+            for file in files:
+                source = unit.data(boundary) / file["name"]
+                shutil.copyfile(source, target.data(boundary) / file["name"])
+            for _ in slice_rows(record, boundary, target.data(boundary)):
+                pass
+        (target.path / "slices").mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target.path / "slices" / path.name)
         return True
     return False

@@ -50,7 +50,7 @@ def read_sink(
 
 def _check_owner(run_dir: Path, name: str, place: Path, owner: str | None) -> None:
     """Rows of another run would be taken for wrong ones of this."""
-    life = run_dir / "units" / f"{name}#0" / "life"
+    life = run_dir / "units" / f"{name}.0#0" / "life"
     if owner is not None and life.is_file() and life.read_text(encoding="utf-8") != owner:
         raise BadInputError("holds the results of another run", where=str(place))
 

@@ -6,14 +6,14 @@ names are read here from their documented format alone (docs/reference/slice-log
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, product
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,13 +21,29 @@ import pyarrow as pa
 from holdfast.errors import BadInputError, CorruptLogError
 from holdfast.verify.claims import Row
 
-Prefix: TypeAlias = dict[tuple[str, int], int]
-"""Source and shard to how many of its slices are reflected."""
+_RECORD_NAME = re.compile(r"\d{10}")
+_UNIT_NAME = re.compile(r"(?P<stream>.+)\.(?P<change>\d+)#(?P<shard>\d+)")
 
-MAX_PREFIXES = 64
-"""Enough for any sharding one would verify; more shards than that are sampled."""
 
-_RECORD_NAME = re.compile(r"t(\d+)-(\d{10})")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitFolder:
+    """All that one unit has on record."""
+
+    path: Path
+    stream: str
+    change: int
+    """The change of its stream that made it."""
+    shard: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.stream}.{self.change}#{self.shard}"
+
+    def slices(self) -> dict[int, Path]:
+        return numbered(self.path / "slices")
+
+    def data(self, boundary: str) -> Path:
+        return self.path / "data" / _word(boundary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +52,7 @@ class KeptSlice:
 
     source: str
     shard: int
+    unit: str
     number: int
     after: int
     upto: int
@@ -55,17 +72,13 @@ class Delivered:
     batch: int
     """Number of the newest range record; -1: none."""
     upto: int
-    """Epoch up to which that batch reads."""
+    """Epoch up to which that batch reads. A batch ends where all logs of its input have ended a
+    slice, so its rows reflect exactly what the sources published up to there."""
     upto_before: int
     """Epoch up to which the batches before it read; -1: none."""
-    reflects: tuple[Prefix, ...]
-    """The input that its rows reflect. A slice counts wholly at its end, and shards end theirs at
-    different epochs, so rows of different shards may reflect different prefixes of the input."""
-    reflects_before: tuple[Prefix, ...]
-    """The same of the batch before."""
     watermark_us: int | None
-    """Smallest watermark of the last slices that the newest batch reads: in every shard of the
-    producer, what is older is there. None: not yet known."""
+    """Smallest watermark of the slices that end there: in every log of the input, what is older is
+    there. None: not yet known."""
     watermark_before_us: int | None
     """The same of the batch before."""
     watermark_most_us: int | None
@@ -73,38 +86,74 @@ class Delivered:
 
 
 def read_record(path: Path, kind: str) -> dict[str, Any]:
-    """The body of one record, its length and checksum verified."""
-    head, _, body = path.read_bytes().partition(b"\n")
-    words = head.split()
-    if len(words) != 5 or words[0] != b"holdfast-record" or words[2] != kind.encode():
+    """The body of a record that must be of one kind."""
+    found, data = read_any(path)
+    if found != kind:
         raise CorruptLogError(f"is not a {kind} record", path=str(path))
-    if len(body) != int(words[3]) or zlib.crc32(body) != int(words[4], 16):
-        raise CorruptLogError("is torn or altered", path=str(path))
-    data: dict[str, Any] = json.loads(body)
     return data
 
 
+def read_any(path: Path) -> tuple[str, dict[str, Any]]:
+    """Kind and body of a record, its length and checksum verified."""
+    head, _, body = path.read_bytes().partition(b"\n")
+    words = head.split()
+    if len(words) != 5 or words[:2] != [b"holdfast-record", b"2"]:
+        raise CorruptLogError("is not a record of the second edition", path=str(path))
+    if len(body) != int(words[3]) or zlib.crc32(body) != int(words[4], 16):
+        raise CorruptLogError("is torn or altered", path=str(path))
+    data: dict[str, Any] = json.loads(body)
+    return words[2].decode(), data
+
+
 def numbered(folder: Path) -> dict[int, Path]:
-    """Records of timeline 0 in a folder, by number."""
+    """Records in a folder, by number."""
     found: dict[int, Path] = {}
     if folder.is_dir():
         for path in folder.iterdir():
-            match = _RECORD_NAME.fullmatch(path.name)
-            if match and match[1] == "0":
-                found[int(match[2])] = path
+            if _RECORD_NAME.fullmatch(path.name):
+                found[int(path.name)] = path
     return dict(sorted(found.items()))
 
 
-def boundaries(run_dir: Path, operator: str = "") -> list[Path]:
-    """The logs of one operator's output, one per key they are laid out by; or of all."""
-    log = run_dir / "log"
-    if not log.is_dir():
-        return []
-    return sorted(
-        path
-        for path in log.iterdir()
-        if not operator or unquote(path.name).partition("@")[0] == operator
-    )
+def published(unit: UnitFolder) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The slices of a unit, without the seal that may end them."""
+    for number, path in unit.slices().items():
+        with contextlib.suppress(FileNotFoundError):  # trimmed meanwhile
+            kind, record = read_any(path)
+            if kind == "slice":
+                yield number, record
+
+
+def units(run_dir: Path, stream: str = "") -> list[UnitFolder]:
+    """The units that have carried one stream, or all of them."""
+    folder = run_dir / "units"
+    found = []
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match = _UNIT_NAME.fullmatch(unquote(path.name))
+        if match and stream in ("", match["stream"]):
+            found.append(
+                UnitFolder(
+                    path=path,
+                    stream=match["stream"],
+                    change=int(match["change"]),
+                    shard=int(match["shard"]),
+                )
+            )
+    return sorted(found, key=lambda unit: (unit.stream, unit.change, unit.shard))
+
+
+def closed_at(run_dir: Path, unit: UnitFolder) -> int | None:
+    """The epoch beyond which what a unit published is void; None: all of it counts.
+
+    A closing is numbered by the change that had brought the logs it closes; these are of that
+    change and of all until the one that went on from there.
+    """
+    folder = run_dir / "streams" / _word(unit.stream) / "closings"
+    for number, path in numbered(folder).items():
+        record = read_record(path, "closing")
+        if number <= unit.change < record["next"]:
+            return int(record["end"])
+    return None
 
 
 def kept_folder(run_dir: Path) -> Path:
@@ -113,40 +162,43 @@ def kept_folder(run_dir: Path) -> Path:
 
 
 def newest_files(run_dir: Path, operator: str = "") -> list[Path]:
-    """The files that the newest slice of each shard names, of one operator or of all."""
+    """The files that the newest slice of each unit names, of one operator or of all."""
     found: list[Path] = []
-    for log in boundaries(run_dir, operator):
-        for shard in sorted(log.glob("[0-9]*")):
-            records = numbered(shard / "slices")
-            if records:
-                newest = read_record(records[max(records)], "slice")
-                found += [shard / "data" / file["name"] for file in newest["files"]]
+    for unit in units(run_dir, operator):
+        newest = dict(published(unit))
+        if newest:
+            for boundary, files in newest[max(newest)]["files"].items():
+                found += [unit.data(boundary) / file["name"] for file in files]
     return found
 
 
 def kept_slices(run_dir: Path, source: str) -> list[KeptSlice]:
-    """All slices of a source, which must all be there; the smallest of its logs is read."""
+    """All slices of a source, which must all be there; one of its boundaries is read."""
     copied = kept_folder(run_dir)
-    logs = boundaries(copied if copied.is_dir() else run_dir, source)
+    logs = units(copied if copied.is_dir() else run_dir, source)
     if not logs:
         raise BadInputError(f"has no log of the source {source!r}", where=str(run_dir))
     found = []
-    for shard in sorted(logs[0].iterdir(), key=lambda path: int(path.name)):
-        records = numbered(shard / "slices")
+    for unit in logs:
+        records = dict(published(unit))
         if list(records) != list(range(len(records))):
             raise BadInputError(
                 f"the input of {source!r} was not kept whole",
                 where=str(run_dir),
                 hint="run with --keep-input, or check with `holdfast chaos --trim`",
             )
-        for number, path in records.items():
-            found.append(_kept(source, int(shard.name), number, path, shard / "data"))
+        void = closed_at(run_dir, unit)
+        found += [
+            _kept(unit, number, record)
+            for number, record in records.items()
+            if void is None or record["upto"] <= void
+        ]
     return found
 
 
-def slice_rows(record: dict[str, Any], data: Path) -> Iterator[Row]:
-    """The rows of a slice, read with Arrow's own stream reader and counted."""
-    for file in record["files"]:
+def slice_rows(record: dict[str, Any], boundary: str, data: Path) -> Iterator[Row]:
+    """The rows of a slice on a boundary, read with Arrow's own stream reader and counted."""
+    for file in record["files"].get(boundary, ()):
         path = data / file["name"]
         rows = _read_stream(path)
         promised = sum(part["rows"] for part in file["parts"])
@@ -175,28 +227,27 @@ def dead_rows(run_dir: Path) -> dict[tuple[str, str], list[Row]]:
     slice is trimmed only that one is left; where it is not there yet, the newest.
     """
     found: dict[tuple[str, str], list[Row]] = {}
-    units = run_dir / "units"
-    versions: dict[tuple[Path, int], dict[int, Path]] = {}
-    for path in sorted(units.glob("*/dead/*/[0-9]*-*.arrow")) if units.is_dir() else ():
-        batch, _, version = path.stem.partition("-")
-        versions.setdefault((path.parent, int(batch)), {})[int(version)] = path
-    for (folder, number), paths in versions.items():
-        segment, _, shard = unquote(folder.parents[1].name).rpartition("#")
-        used = _skip_version(run_dir, segment, shard, number)
-        counts = paths.get(max(paths) if used is None else used)
-        if counts is not None:
-            operator = unquote(folder.name).partition("@")[0]
-            found.setdefault((segment, operator), []).extend(_read_stream(counts))
+    for unit in units(run_dir):
+        versions: dict[tuple[Path, int], dict[int, Path]] = {}
+        for path in sorted((unit.path / "dead").glob("*/[0-9]*-*.arrow")):
+            batch, _, version = path.stem.partition("-")
+            versions.setdefault((path.parent, int(batch)), {})[int(version)] = path
+        for (folder, number), paths in versions.items():
+            used = _skip_version(unit, number)
+            counts = paths.get(max(paths) if used is None else used)
+            if counts is not None:
+                operator = unquote(folder.name).partition("@")[0]
+                found.setdefault((unit.stream, operator), []).extend(_read_stream(counts))
     return found
 
 
-def _skip_version(run_dir: Path, segment: str, shard: str, number: int) -> int | None:
+def _skip_version(unit: UnitFolder, number: int) -> int | None:
     """Which version of its skip record a batch was published with; None: there is no slice."""
-    for log in boundaries(run_dir, segment):
-        path = log / shard / "slices" / f"t0-{number:010d}"
-        if path.is_file():
-            return int(read_record(path, "slice").get("skip", 0))
-    return None
+    path = unit.path / "slices" / f"{number:010d}"
+    if not path.is_file():
+        return None
+    kind, record = read_any(path)
+    return int(record["skip"] or 0) if kind == "slice" else None
 
 
 def epoch_length(run_dir: Path) -> float | None:
@@ -208,34 +259,39 @@ def epoch_length(run_dir: Path) -> float | None:
     return float(length) if length else None
 
 
-def delivered(run_dir: Path, sink: str, sources: Collection[str]) -> Delivered:
-    """How far the exporter of a sink has come."""
-    ranges = numbered(run_dir / "units" / _word(f"{sink}#0") / "ranges")
+def delivered(run_dir: Path, sink: str, reads: str) -> Delivered:
+    """How far the exporter of a sink has come, which reads the stream `reads`."""
+    exporters = units(run_dir, sink)
+    ranges = _ranges(exporters[-1]) if exporters else []
     if not ranges:
         return Delivered(
             batch=-1,
             upto=-1,
             upto_before=-1,
-            reflects=({},),
-            reflects_before=({},),
             watermark_us=None,
             watermark_before_us=None,
             watermark_most_us=None,
         )
-    newest = read_record(ranges[max(ranges)], "range")
-    before = read_record(ranges[max(ranges) - 1], "range") if max(ranges) - 1 in ranges else None
-    now = _watermarks(run_dir, newest)
-    earlier: list[int | None] = _watermarks(run_dir, before) if before else [None]
+    batch, newest = ranges[-1]
+    now = _watermarks(run_dir, reads, newest["upto"])
     return Delivered(
-        batch=max(ranges),
+        batch=batch,
         upto=newest["upto"],
         upto_before=newest["after"],
-        reflects=tuple(_reflected(run_dir, newest["inputs"], sources)),
-        reflects_before=tuple(_reflected(run_dir, before["inputs"], sources) if before else [{}]),
         watermark_us=_smallest(now),
-        watermark_before_us=_smallest(earlier),
+        watermark_before_us=_smallest(_watermarks(run_dir, reads, newest["after"])),
         watermark_most_us=max((item for item in now if item is not None), default=None),
     )
+
+
+def _ranges(unit: UnitFolder) -> list[tuple[int, dict[str, Any]]]:
+    """Batches and their ranges; a turn takes a number among them, and every range after says so."""
+    found = []
+    for number, path in numbered(unit.path / "ranges").items():
+        kind, record = read_any(path)
+        if kind == "range":
+            found.append((number - (record["turn"] is not None), record))
+    return found
 
 
 def _read_stream(path: Path) -> list[Row]:
@@ -247,65 +303,34 @@ def _read_stream(path: Path) -> list[Row]:
     return rows
 
 
-def _kept(source: str, shard: int, number: int, path: Path, data: Path) -> KeptSlice:
-    record = read_record(path, "slice")
+def _kept(unit: UnitFolder, number: int, record: dict[str, Any]) -> KeptSlice:
+    boundary = min(record["files"], default="")
     return KeptSlice(
-        source=source,
-        shard=shard,
+        source=unit.stream,
+        shard=unit.shard,
+        unit=unit.name,
         number=number,
         after=record["after"],
         upto=record["upto"],
         watermark_us=record["watermark_us"],
-        rows=tuple(slice_rows(record, data)),
+        rows=tuple(slice_rows(record, boundary, unit.data(boundary))),
     )
 
 
-def _reflected(
-    run_dir: Path, inputs: Mapping[str, Sequence[int]], sources: Collection[str]
-) -> list[Prefix]:
-    """The prefixes of the input that a batch's rows may reflect, one per combination of shards."""
-    options = []
-    for boundary, ends in inputs.items():
-        operator = boundary.partition("@")[0]
-        if operator in sources:
-            options.append([{(operator, shard): end for shard, end in enumerate(ends)}])
-            continue
-        found: list[Prefix] = []
-        for shard, end in enumerate(ends):
-            if end == 0:
-                found.append({})
-                continue
-            path = _slice_path(run_dir, boundary, shard, end - 1)
-            if path is None:
-                raise BadInputError(
-                    f"slice {end - 1} of {boundary} is not there any more", where=str(run_dir)
-                )
-            found += _reflected(run_dir, read_record(path, "slice")["inputs"], sources)
-        options.append([item for index, item in enumerate(found) if item not in found[:index]])
-    combined = [_merged(parts) for parts in islice(product(*options), MAX_PREFIXES)]
-    return [item for index, item in enumerate(combined) if item not in combined[:index]]
-
-
-def _merged(parts: Sequence[Prefix]) -> Prefix:
-    """What several inputs together reflect; of one source no more than the one that has less."""
-    merged: Prefix = {}
-    for part in parts:
-        for key, count in part.items():
-            merged[key] = min(count, merged.get(key, count))
-    return merged
-
-
-def _slice_path(run_dir: Path, boundary: str, shard: int, number: int) -> Path | None:
-    return numbered(run_dir / "log" / _word(boundary) / str(shard) / "slices").get(number)
-
-
-def _watermarks(run_dir: Path, record: dict[str, Any]) -> list[int | None]:
-    """The watermark of the newest slice that a batch has read of each shard."""
+def _watermarks(run_dir: Path, stream: str, end: int) -> list[int | None]:
+    """The watermarks of all slices of a stream that end at an epoch."""
     found: list[int | None] = []
-    for boundary, ends in record["inputs"].items():
-        for shard, end in enumerate(ends):
-            path = _slice_path(run_dir, boundary, shard, end - 1)
-            found.append(read_record(path, "slice")["watermark_us"] if path else None)
+    for unit in units(run_dir, stream):
+        void = closed_at(run_dir, unit)
+        if void is not None and end > void:
+            continue
+        # The newest first: what is asked for is near the end.
+        for path in reversed(unit.slices().values()):
+            kind, record = read_any(path)
+            if kind == "slice" and record["upto"] == end:
+                found.append(record["watermark_us"])
+            if kind == "slice" and record["upto"] <= end:
+                break
     return found
 
 

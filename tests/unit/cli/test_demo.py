@@ -42,7 +42,7 @@ def cli(monkeypatch, tmp_path):
             assert not any(run_dir.iterdir())
             asked.append(proving)
             fault = (proof or make_proof()).struck
-            audience.steady({"count#0": Normal(median=0.4, p95=0.5, slices=9)})
+            audience.steady({"count.0#0": Normal(median=0.4, p95=0.5, slices=9)})
             for item in fault[:1]:
                 tell(audience, item)
             return proof or make_proof()
@@ -59,10 +59,10 @@ def cli(monkeypatch, tmp_path):
 
 def tell(audience, fault):
     """One fault as a run would tell it: the same view comes again and again."""
-    node = SimpleNamespace(node=fault.node, pid=77, processes=4, units=("lines#0", "count#0"))
+    node = SimpleNamespace(node=fault.node, pid=77, processes=4, units=("lines.0#0", "count.0#0"))
     audience.struck(fault, SimpleNamespace(nodes=(node,)))
     recovery = SimpleNamespace(
-        unit="count#0",
+        unit="count.0#0",
         to_node="s0",
         detected_at=fault.killed_at + 0.25,
         restored_at=fault.killed_at + 1.5,
@@ -95,8 +95,8 @@ def test_every_event_is_told_once(cli):
     output = cli()[0].output
     assert output.count("kill -9 node n0 (process 77 and its 3 children)") == 1
     assert output.count("0.25 s  failure detected") == 1
-    assert output.count("1.50 s  count#0 runs on s0") == 1
-    assert output.count("Nothing is missing any more: lines#0 1.00 s, count#0 3.50 s") == 1
+    assert output.count("1.50 s  count.0#0 runs on s0") == 1
+    assert output.count("Nothing is missing any more: lines.0#0 1.00 s, count.0#0 3.50 s") == 1
 
 
 def test_what_was_profiled_is_shown_and_planned_with(cli):

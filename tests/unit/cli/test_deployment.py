@@ -13,6 +13,7 @@ from holdfast.cli.deployment import (
     plan_nodes,
     plan_spares,
     plan_together,
+    planned_order,
 )
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Rate
@@ -125,6 +126,18 @@ def test_a_plans_nodes_are_run(pipeline):
     planned = replace(JOINT, nodes=(node("rows"), node("clean", "count")))
     deployment = make_deployment(pipeline, cut=["clean"])
     assert (plan_nodes(planned, None), plan_nodes(planned, 3), plan_nodes(None, None)) == (2, 3, 1)
-    assert plan_together(planned, deployment, 2) == (("rows#0",), ("clean#0", "count#0", "out#0"))
+    assert plan_together(planned, deployment, 2) == (
+        ("rows.0#0",),
+        ("clean.0#0", "count.0#0", "out.0#0"),
+    )
     assert plan_together(planned, deployment, 3) == ()
     assert plan_together(FTC, deployment, 2) == ()
+
+
+@pytest.mark.parametrize("cut", ["none", "all"])
+def test_the_order_of_returns_names_every_unit(pipeline, cut):
+    """However the pipeline is cut and sharded; upstream first needs no list."""
+    made = make_deployment(pipeline, cut=[cut] if cut == "all" else [], shards=["count=2"])
+    order = planned_order(pipeline, made, "inc")
+    assert sorted(order) == sorted(str(unit) for unit in made.units())
+    assert planned_order(pipeline, made, "topological") == ()

@@ -11,15 +11,15 @@ pytestmark = pytest.mark.unit
 def run_dir(tmp_path):
     nodes = tmp_path / "nodes"
     nodes.mkdir()
-    (nodes / "n0.log.1").write_text("2026-01-01 00:00:00,000 INFO unit=count#0 oldest\n")
+    (nodes / "n0.log.1").write_text("2026-01-01 00:00:00,000 INFO unit=count.0#0 oldest\n")
     (nodes / "n0.log").write_text(
         "2026-01-01 00:00:02,000 ERROR cannot start\n"
         "Traceback (most recent call last):\n"
         '  File "x"\n'
         "ValueError: boom\n"
-        "2026-01-01 00:00:05,000 INFO unit=count#1 last\n"
+        "2026-01-01 00:00:05,000 INFO unit=count.0#1 last\n"
     )
-    (nodes / "n1.log").write_text("2026-01-01 00:00:03,000 INFO unit=count#0 moved\n")
+    (nodes / "n1.log").write_text("2026-01-01 00:00:03,000 INFO unit=count.0#0 moved\n")
     (nodes / "n0.out").write_text("Error: no memory\n")
     return tmp_path
 
@@ -31,7 +31,7 @@ def test_a_unit_is_followed_over_nodes_by_time(run_dir):
         "moved",
         "last",
     ]
-    assert [line.split()[-1] for line in find_lines(run_dir, "count#0")] == ["oldest", "moved"]
+    assert [line.split()[-1] for line in find_lines(run_dir, "count.0#0")] == ["oldest", "moved"]
 
 
 def test_a_node_is_shown_whole(run_dir):
@@ -41,6 +41,6 @@ def test_a_node_is_shown_whole(run_dir):
         "Traceback (most recent call last):",
         '  File "x"',
         "ValueError: boom",
-        "2026-01-01 00:00:05,000 INFO unit=count#1 last",
+        "2026-01-01 00:00:05,000 INFO unit=count.0#1 last",
         "Error: no memory",
     ]

@@ -65,7 +65,7 @@ def test_a_few_broken_bounds_are_not_hidden(cli):
         (make_proof(missing=1), "results wrong"),
         (make_proof(verdict=False), "not checked"),
         (make_proof(left=(4711,)), "left behind"),
-        (make_proof(gave_way=True, note="count#0 has failed too often"), "failed too often"),
+        (make_proof(gave_way=True, note="count.0#0 has failed too often"), "failed too often"),
         (make_proof((), note="interrupted after 0 of 3 faults"), "interrupted after 0"),
     ],
 )

@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.resume import check_resume, reset_operators
-from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.wiring import begin
+from holdfast.streams.records import Range, Slice
+from holdfast.streams.steps import Put, ranges
 
 pytestmark = pytest.mark.unit
 
@@ -47,22 +49,18 @@ def run(tmp_path):
         spec = make_spec()
         write_spec(tmp_path, spec)
         log = SliceLog(tmp_path)
+        begin(log, spec.deployment)
         for number in range(BATCHES):
             for segment in spec.deployment.segments:
-                ends = {"after": number - 1, "upto": number}
-                inputs = dict.fromkeys(segment.inputs, (number + 1,))
-                unit = f"{segment.name}#0"
-                log.put_range(RangeRecord(unit=unit, number=number, inputs=inputs, **ends))
-                for boundary in segment.outputs:
-                    log.put_slice(
-                        SliceRecord(boundary=boundary.name, shard=0, number=number, **ends),
-                        unit=unit,
-                    )
-        trimmer = Trimmer(log=log, deployment=spec.deployment, keep_input=keep_input)
+                unit = f"{segment.name}.0#0"
+                told = {"unit": unit, "number": number, "after": number - 1, "upto": number}
+                log.records.execute(Put(ranges(unit), number, Range(**told)))
+                if segment.outputs:
+                    log.publish(Slice(**told))
+        trimmer = Trimmer(log, spec.deployment, keep_input=keep_input)
         for segment in spec.deployment.segments if trim else ():
-            trimmer.trim_unit(f"{segment.name}#0", BATCHES - 1)
-            trimmer.trim_outputs(segment, 0)
-        for unit in ("double#0", "count#0"):
+            trimmer.trim(f"{segment.name}.0#0")
+        for unit in ("double.0#0", "count.0#0"):
             checkpoint(tmp_path / "checkpoints" / unit / "000001", BATCHES - 1)
         return tmp_path
 
@@ -94,7 +92,7 @@ def test_a_trimmed_run_is_resumed(run):
 def test_a_reset_of_trimmed_input_is_refused(run):
     """It says which epoch it could begin with, and that this cannot be asked for yet."""
     line = refused(run(), make_spec(), ["count"])
-    assert line.startswith("count#0: cannot begin with batch 0: the first slices of its input ")
+    assert line.startswith("count.0#0: cannot begin with batch 0: the first slices of its input ")
     assert "from epoch 29 on, but to begin at a later epoch is not supported yet" in line
     assert "choose another --run-dir" in line
 
@@ -102,13 +100,15 @@ def test_a_reset_of_trimmed_input_is_refused(run):
 def test_a_late_sink_with_trimmed_input_is_refused(run):
     """Also when it is asked for with --reset, as a new operator must be."""
     line = refused(run(), make_spec(late=True), ["late"])
-    assert line.startswith("late#0: cannot begin with batch 0: the first slices of its input count")
+    assert line.startswith(
+        "late.0#0: cannot begin with batch 0: the first slices of its input count"
+    )
 
 
 def test_a_late_sink_is_told_at_once_that_a_reset_would_not_help(run):
     """Not first to reset it, and then that it cannot be."""
     line = refused(run(), make_spec(late=True))
-    assert line.startswith("late: is new since this run began; reset, late#0 cannot begin with")
+    assert line.startswith("late: is new since this run began; reset, late.0#0 cannot begin with")
     assert "--reset late" not in line
     assert "use the same code, or choose another --run-dir" in line
 
@@ -164,35 +164,34 @@ def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run,
         except KilledError:
             pass
         for segment in deployment.segments:
-            published = [where / "log" / boundary.name for boundary in segment.outputs]
-            if all(path.exists() for path in (*published, where / "units" / f"{segment.name}#0")):
+            if (where / "units" / f"{segment.name}.0#0").exists():
                 continue
             readers = [
                 item.name
                 for item in deployment.segments
                 if {boundary.name for boundary in segment.outputs} & set(item.inputs)
             ]
-            assert not [name for name in readers if (where / "units" / f"{name}#0").exists()]
-    assert list((where / "log").iterdir()) == list((where / "units").iterdir()) == []
+            assert not [name for name in readers if (where / "units" / f"{name}.0#0").exists()]
+    assert list((where / "streams").iterdir()) == list((where / "units").iterdir()) == []
 
 
 def test_a_vanished_checkpoint_is_refused(run):
     """Unless it can be rebuilt, because nothing is trimmed."""
     where = run()
-    shutil.rmtree(where / "checkpoints" / "count#0")
+    shutil.rmtree(where / "checkpoints" / "count.0#0")
     line = refused(where, make_spec())
-    assert line.startswith("count#0: its checkpoint is gone, and it cannot begin with batch 0")
-    assert "put checkpoints/count#0 back" in line
-    checkpoint(where / "checkpoints" / "count#0" / "000001", 5)
+    assert line.startswith("count.0#0: its checkpoint is gone, and it cannot begin with batch 0")
+    assert "put checkpoints/count.0#0 back" in line
+    checkpoint(where / "checkpoints" / "count.0#0" / "000001", 5)
     assert "its checkpoint is too old, and it" in refused(where, make_spec())
 
 
 def test_a_vanished_checkpoint_without_state_is_rebuilt(run):
     """Its next batch follows from the records, whatever is trimmed."""
     where = run()
-    shutil.rmtree(where / "checkpoints" / "double#0")
+    shutil.rmtree(where / "checkpoints" / "double.0#0")
     assert check_resume(where, make_spec(), ())
-    checkpoint(where / "checkpoints" / "double#0" / "000001", 5)
+    checkpoint(where / "checkpoints" / "double.0#0" / "000001", 5)
     assert check_resume(where, make_spec(), ())
 
 
@@ -211,12 +210,13 @@ def test_a_source_of_sparks_own_needs_its_checkpoint(run, offset, refused):
     folder = run()
     log = SliceLog(folder)
     position = {"offset": offset, "start": None, "batch": 1, "watermark_us": None}
-    log.put_range(RangeRecord(unit="numbers#0", number=BATCHES, after=39, upto=40, source=position))
+    record = Range(unit="numbers.0#0", number=BATCHES, after=39, upto=40, source=position)
+    log.records.execute(Put(ranges(record.unit), BATCHES, record))
     if not refused:
         assert check_resume(folder, make_spec(), [])
         return
     with pytest.raises(BadInputError, match="only that can tell Spark where") as error:
         check_resume(folder, make_spec(), [])
-    assert "checkpoints/numbers#0 back" in str(error.value)
-    checkpoint(folder / "checkpoints" / "numbers#0" / "000001", 3)
+    assert "checkpoints/numbers.0#0 back" in str(error.value)
+    checkpoint(folder / "checkpoints" / "numbers.0#0" / "000001", 3)
     assert check_resume(folder, make_spec(), [])

@@ -4,7 +4,7 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
-COMMANDS = [("status",), ("nodes",), ("stop",), ("kill", "n0"), ("retry", "u#0"), ("verify",)]
+COMMANDS = [("status",), ("nodes",), ("stop",), ("kill", "n0"), ("retry", "u.0#0"), ("verify",)]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ("logs", "n0")], ids=lambda one: one[0])

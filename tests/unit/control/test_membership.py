@@ -14,7 +14,7 @@ def test_a_killed_node_seen_by_the_launcher_is_replaced_by_the_spare_at_once():
     world = started()
     got = world.exit("n0")
     assert facts(got) == ["unit_down", "recovery_began", "node_lost", "unit_placed"]
-    assert acts(got) == [("start", "a#0", 2, "s0", 1)]
+    assert acts(got) == [("start", "a.0#0", 2, "s0", 1)]
     assert world.where(B) == "n1"
 
 
@@ -27,7 +27,7 @@ def test_a_broken_connection_is_given_its_grace_then_fenced():
     assert acts(world.tick(0.49)) == []
     got = world.tick(0.02)
     assert facts(got) == ["unit_down", "recovery_began", "node_lost", "unit_placed"]
-    assert acts(got) == [("fence", "n0", pid), ("start", "a#0", 2, "s0", 1)]
+    assert acts(got) == [("fence", "n0", pid), ("start", "a.0#0", 2, "s0", 1)]
     (recovery,) = recoveries(world, A)
     assert recovery.failed_at == broke_at
     assert recovery.detected_at == world.now
@@ -49,7 +49,7 @@ def test_a_hung_node_is_fenced_and_its_units_move():
     assert acts(world.advance(2.5, silent=["n0"])) == []
     pid = world.nodes["n0"].pid
     got = world.advance(0.5, silent=["n0"])
-    assert acts(got) == [("fence", "n0", pid), ("start", "a#0", 2, "s0", 1)]
+    assert acts(got) == [("fence", "n0", pid), ("start", "a.0#0", 2, "s0", 1)]
     (lost,) = [x.fact for x in got if isinstance(x, c.Record) and x.fact.kind == "node_lost"]
     assert lost.reason == "silent"
     assert lost.detail == "no heartbeat for 3.00 s"
@@ -77,8 +77,8 @@ def test_a_lost_domain_is_told_as_one_and_avoided():
     (told,) = [x.fact for x in got if isinstance(x, c.Record) and x.fact.kind == "domain_lost"]
     assert told.nodes == ("n0", "n1", "s0")
     assert [act for act in acts(got) if act[0] == "start"] == [
-        ("start", "a#0", 2, "s1", 1),
-        ("start", "b#0", 2, "s1", 1),
+        ("start", "a.0#0", 2, "s1", 1),
+        ("start", "b.0#0", 2, "s1", 1),
     ]
     assert len({r.cause for r in world.coordinator.state.recoveries}) == 1
 
@@ -96,7 +96,7 @@ def test_a_process_that_joins_under_a_known_name_replaces_it():
     world = started(spares=())
     got = world.join("n0", incarnation="other")
     assert facts(got)[:4] == ["unit_down", "recovery_began", "node_lost", "node_joined"]
-    assert [act[:3] for act in acts(got)] == [("start", "a#0", 2)]
+    assert [act[:3] for act in acts(got)] == [("start", "a.0#0", 2)]
 
 
 def test_kill_on_request():
@@ -104,7 +104,7 @@ def test_kill_on_request():
     world = started()
     pid = world.nodes["n0"].pid
     got = world.do(e.KillRequested(cause="k", node="n0"))
-    assert acts(got) == [("fence", "n0", pid), ("start", "a#0", 2, "s0", 1)]
+    assert acts(got) == [("fence", "n0", pid), ("start", "a.0#0", 2, "s0", 1)]
     assert world.do(e.KillRequested(cause="k2", node="nobody")) == []
 
 

@@ -64,13 +64,16 @@ def test_units_that_a_plan_puts_together_share_a_node():
     world.join("n0")
     got = world.join("n1")
     assert acts(got) == [
-        ("start", "a#0", 1, "n0"),
-        ("start", "b#0", 1, "n1"),
-        ("start", "c#0", 1, "n0"),
+        ("start", "a.0#0", 1, "n0"),
+        ("start", "b.0#0", 1, "n1"),
+        ("start", "c.0#0", 1, "n0"),
     ]
     world.join("s0", spare=True)
     world.beat("s0")
-    assert acts(world.exit("n0")) == [("start", "a#0", 2, "s0", 1), ("start", "c#0", 2, "s0", 1)]
+    assert acts(world.exit("n0")) == [
+        ("start", "a.0#0", 2, "s0", 1),
+        ("start", "c.0#0", 2, "s0", 1),
+    ]
 
 
 def test_a_missing_worker_delays_the_start_only_so_long():
@@ -78,14 +81,14 @@ def test_a_missing_worker_delays_the_start_only_so_long():
     world = World(policy=replace(POLICY, workers=2, gather_s=2.0))
     world.join("n0")
     assert acts(world.advance(1.5)) == []
-    assert acts(world.advance(0.5)) == [("start", "a#0", 1, "n0"), ("start", "b#0", 1, "n0")]
+    assert acts(world.advance(0.5)) == [("start", "a.0#0", 1, "n0"), ("start", "b.0#0", 1, "n0")]
 
 
 def test_all_units_of_one_node_go_to_one_spare():
     """The second spare is kept for the next failure."""
     world = started(nodes=("n0",), spares=("s0", "s1"))
     got = world.exit("n0")
-    assert acts(got) == [("start", "a#0", 2, "s0", 1), ("start", "b#0", 2, "s0", 1)]
+    assert acts(got) == [("start", "a.0#0", 2, "s0", 1), ("start", "b.0#0", 2, "s0", 1)]
 
 
 def test_without_room_units_wait_and_a_joining_node_gets_them():
@@ -96,7 +99,7 @@ def test_without_room_units_wait_and_a_joining_node_gets_them():
     assert acts(got) == []
     assert world.advance(30.0) == []
     got = world.join("n9")
-    assert acts(got) == [("start", "a#0", 2, "n9", 1), ("start", "b#0", 2, "n9", 1)]
+    assert acts(got) == [("start", "a.0#0", 2, "n9", 1), ("start", "b.0#0", 2, "n9", 1)]
     world.run("n9")
     world.run("n9")
     assert [r.outcome for r in world.coordinator.state.recoveries] == ["caught up"] * 2
@@ -123,3 +126,20 @@ def test_a_unit_without_room_is_tried_elsewhere():
         world.advance(5.0)
         places.append(world.coordinator.state.unit(B).node)
     assert places == ["n0", "s0"]
+
+
+def test_of_several_failed_units_the_planned_one_comes_first():
+    """With one place left, the unit that the order names first gets it, though it is downstream."""
+    policy = replace(POLICY, workers=2, max_units_per_node=2, recovery_order=(str(C), str(A)))
+    world = started(nodes=("n0", "n1"), spares=(), units=(A, B, C), policy=policy)
+    lost = world.where(A)
+    assert world.where(C) == lost
+    got = world.exit(lost)
+    assert [act[:2] for act in acts(got)] == [("start", str(C))]
+    assert world.phase(A) == "waiting"
+
+
+def test_first_starts_are_upstream_first_whatever_the_order():
+    """The order is one of recoveries."""
+    world = World(units=(A, B), policy=replace(POLICY, recovery_order=(str(B), str(A))))
+    assert [act[1] for act in acts(world.join("n0"))] == [str(A), str(B)]

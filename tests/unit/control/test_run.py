@@ -40,7 +40,7 @@ def test_a_start_lost_with_the_coordinator_is_sent_again():
     del world.nodes["s0"].units[A]  # the command never arrived
     world.restart_coordinator()
     world.hello("n1")
-    assert acts(world.hello("s0")) == [("start", "a#0", 2, "s0", 1)]
+    assert acts(world.hello("s0")) == [("start", "a.0#0", 2, "s0", 1)]
 
 
 def test_stop_dismisses_all_and_finishes_when_the_last_has_left():
@@ -63,7 +63,7 @@ def test_a_new_launch_resumes_with_higher_generations_and_no_recovery():
     world.launch = "L2"
     world.restart_coordinator()
     got = world.join("m0")
-    assert acts(got) == [("start", "a#0", 2, "m0", 1), ("start", "b#0", 2, "m0", 1)]
+    assert acts(got) == [("start", "a.0#0", 2, "m0", 1), ("start", "b.0#0", 2, "m0", 1)]
     assert {x.fact.reason for x in got if facts([x]) == ["unit_placed"]} == {"resume"}
     assert world.coordinator.state.recoveries == []
 
@@ -79,9 +79,12 @@ def test_a_new_plan_keeps_the_generations_of_units_that_come_back():
         return world.restart_coordinator()
 
     assert facts(relaunch("L2", C, A)) == ["unit_parked"] * 2 + ["node_lost", "deployed", "opened"]
-    assert acts(world.join("m0")) == [("start", "c#0", 1, "m0"), ("start", "a#0", 2, "m0", 1)]
+    assert acts(world.join("m0")) == [("start", "c.0#0", 1, "m0"), ("start", "a.0#0", 2, "m0", 1)]
     relaunch("L3", A, B)
-    assert acts(world.join("m1")) == [("start", "a#0", 3, "m1", 2), ("start", "b#0", 2, "m1", 1)]
+    assert acts(world.join("m1")) == [
+        ("start", "a.0#0", 3, "m1", 2),
+        ("start", "b.0#0", 2, "m1", 1),
+    ]
 
 
 def test_what_fails_while_the_run_ends_is_no_failure():
@@ -104,4 +107,4 @@ def test_what_a_launch_had_to_repair_is_not_owed_by_the_next():
     assert facts(world.restart_coordinator()) == ["unit_parked", "opened"]
     (recovery,) = world.coordinator.state.recoveries
     assert recovery.outcome == "abandoned"
-    assert acts(world.join("m0")) == [("start", "a#0", 2, "m0", 1)]
+    assert acts(world.join("m0")) == [("start", "a.0#0", 2, "m0", 1)]

@@ -16,8 +16,8 @@ def test_a_stalled_unit_takes_its_node_down_and_alone_is_charged():
     got = world.advance(5.5)
     assert acts(got) == [
         ("fence", "n0", pid),
-        ("start", "a#0", 2, "s0", 1),
-        ("start", "b#0", 2, "s0", 1),
+        ("start", "a.0#0", 2, "s0", 1),
+        ("start", "b.0#0", 2, "s0", 1),
     ]
     assert [r.reason for r in world.coordinator.state.recoveries] == ["stalled", "node lost"]
     assert len(world.coordinator.state.unit(A).errors) == 1
@@ -69,7 +69,7 @@ def test_a_stall_says_why_and_the_next_one_is_waited_for_twice_as_long():
     # stall_s; then twice and four times first_batch_s, and a second before the second restart
     assert limits == [5.5, 40.5, 81.5]
     assert lost[0].detail == (
-        "a#0 stalled: 1 epoch could be taken and no batch has ended for 5 s: "
+        "a.0#0 stalled: 1 epoch could be taken and no batch has ended for 5 s: "
         "no work seen for 5 s (limit 5 s); the next limit is 40 s"
     )
     assert "the next limit is 160 s" in lost[2].detail
@@ -113,10 +113,10 @@ def test_a_limit_follows_batch_interval_and_the_batches_of_the_generation_before
     world.beat("n0")
     world.exit("n0")
     world.run("s0")
-    stall_of_a = world.coordinator.vitals.units["a#0"].stall
+    stall_of_a = world.coordinator.vitals.units["a.0#0"].stall
     assert stall_of_a.limit_s() == 300.0
     world.coordinator.intervals.clear()
     world.exit("s0")
     world.join("n9")
     world.run("n9")
-    assert world.coordinator.vitals.units["a#0"].stall.limit_s() == 40.0
+    assert world.coordinator.vitals.units["a.0#0"].stall.limit_s() == 40.0

@@ -77,4 +77,4 @@ def test_an_event_that_raises_leaves_no_command_to_the_next():
     n0.incarnation = right
     got = coordinator.handle(e.Tick(cause="y"), world.now)
     assert facts(got) == ["unit_placed"]
-    assert acts(got) == [("start", "b#0", 2, "n0", 1)]
+    assert acts(got) == [("start", "b.0#0", 2, "n0", 1)]

@@ -21,10 +21,10 @@ def fail(world, node, unit):
 def test_an_exception_is_retried_on_its_node_then_held_with_its_story():
     """Two retries, spaced; the third failure holds the unit, and the others go on."""
     world = started(nodes=("n0",), spares=("s0",))
-    assert acts(fail(world, "n0", A)) == [("start", "a#0", 2, "n0", 1)]
+    assert acts(fail(world, "n0", A)) == [("start", "a.0#0", 2, "n0", 1)]
     assert fail(world, "n0", A) != []
     assert acts(world.advance(0.5)) == []
-    assert acts(world.advance(0.5)) == [("start", "a#0", 3, "n0", 2)]
+    assert acts(world.advance(0.5)) == [("start", "a.0#0", 3, "n0", 2)]
     got = fail(world, "n0", A)
     assert facts(got) == ["unit_down", "recovery_began", "unit_held"]
     held = got[-1].fact
@@ -44,7 +44,7 @@ def test_a_held_unit_is_released_on_request():
         world.advance(2.0)
     got = world.do(e.RetryRequested(cause="r2", unit=A))
     assert facts(got) == ["unit_released", "unit_placed"]
-    assert acts(got) == [("start", "a#0", 4, "n0", 3)]
+    assert acts(got) == [("start", "a.0#0", 4, "n0", 3)]
     assert world.do(e.RetryRequested(cause="r3", unit=UnitId(segment="zz"))) == []
 
 
@@ -76,7 +76,7 @@ def test_a_stale_generation_is_stopped_once():
     world = started()
     stale = world.nodes["n1"].units[B]
     world.nodes["s0"].units[B] = replace(stale, generation=0)
-    assert acts(world.beat("s0")) == [("stop", "b#0", 0, "s0")]
+    assert acts(world.beat("s0")) == [("stop", "b.0#0", 0, "s0")]
     world.nodes["s0"].units[B] = replace(stale, generation=0)
     assert acts(world.beat("s0")) == []
 
@@ -102,14 +102,14 @@ def test_a_full_disk_is_waited_out():
 def test_why_a_unit_stopped_by_itself_is_kept():
     """Fact, state and status say what the unit said when it stopped."""
     world = started(nodes=("n0",), spares=())
-    why = "b#0: generation 1 was replaced by 7"
+    why = "b.0#0: generation 1 was replaced by 7"
     world.set("n0", B, state="stopped", operator="b", error=why)
     got = world.beat("n0")
     (down,) = [x.fact for x in got if facts([x]) == ["unit_down"]]
     assert (down.reason, down.operator, down.error) == ("stopped by itself", "b", why)
     shown = view(world.coordinator, world.now)
     assert shown.units[1].error == why
-    assert retries(shown) == [f"b#0 stopped by itself and is started again (operator b): {why}"]
+    assert retries(shown) == [f"b.0#0 stopped by itself and is started again (operator b): {why}"]
 
 
 def test_a_unit_that_vanished_says_so():

@@ -33,7 +33,7 @@ def test_a_running_pipeline():
     data = json.loads(json.dumps(shown(world).to_json()))
     assert data["status"] == "running"
     unit = data["units"][0]
-    assert (unit["unit"], unit["node"], unit["epoch"], unit["waiting"]) == ("a#0", "n0", 2, 3)
+    assert (unit["unit"], unit["node"], unit["epoch"], unit["waiting"]) == ("a.0#0", "n0", 2, 3)
     assert unit["rate_in"] == pytest.approx(200.0)
     text = drawn(world)
     assert "1.5 s" in text
@@ -84,7 +84,7 @@ def test_a_held_unit_names_operator_and_error():
         world.advance(2.0)
     data = shown(world)
     assert data.status == "failed"
-    assert failures(data) == ["b#0 is held (operator parse): ValueError: boom"]
+    assert failures(data) == ["b.0#0 is held (operator parse): ValueError: boom"]
 
 
 def test_a_failure_is_summed_up_by_its_exception():
@@ -111,14 +111,14 @@ def test_a_retry_and_a_traceback_are_shown():
     world.set("n0", B, state="failed", operator="parse", error=error)
     world.beat("n0")
     data = shown(world)
-    assert retries(data) == ["b#0 failed and is tried again (operator parse): ValueError: boom"]
+    assert retries(data) == ["b.0#0 failed and is tried again (operator parse): ValueError: boom"]
     assert failures(data) == tracebacks(data) == []
     for _ in range(3):
         world.set("n0", B, state="failed", operator="parse", error=error)
         world.beat("n0")
         world.advance(2.0)
     data = shown(world)
-    assert tracebacks(data) == [f"b#0, operator parse:\n{error}"]
+    assert tracebacks(data) == [f"b.0#0, operator parse:\n{error}"]
     assert retries(data) == []
 
 
@@ -128,7 +128,7 @@ def test_a_search_for_rows_shows_how_far_it_is():
     doing = "looking for rows that parse fails on: 1 found, 20 of 64 left to look at"
     world.set("n0", B, state="starting", doing=doing)
     world.beat("n0")
-    assert busy(shown(world)) == [f"b#0 is {doing}"]
+    assert busy(shown(world)) == [f"b.0#0 is {doing}"]
     world.set("n0", B, state="running", doing=None)
     world.beat("n0")
     assert busy(shown(world)) == []
@@ -151,5 +151,5 @@ def test_messages_survive_the_wire():
     for command in started().exit("n0"):
         if command.kind == "start_unit":
             data = json.loads(codec.line(codec.command_to_json(command)))
-            assert data["unit"] == "a#0"
+            assert data["unit"] == "a.0#0"
             assert codec.command_from_json(data) == command

@@ -110,6 +110,18 @@ def test_a_target_is_drawn_among_nodes_that_run_units(tmp_path):
     assert {name for _, name in one.calls} == {"n0", "n1"}
 
 
+def test_a_correlated_failure_takes_several_nodes_at_once(tmp_path):
+    """Those named, or two that run units; the same seed takes the same."""
+    run, again = (FakeRun(tmp_path, nodes=("n0", "n1", "n2", "n3")) for _ in range(2))
+    named = Fault(at_s=0, kind="correlated", target="n3,n0")
+    injector = play(run, [named, Fault(at_s=1, kind="correlated")], 2)
+    assert run.calls[:2] == [("kill", "n3"), ("kill", "n0")]
+    assert len(set(run.calls[2:])) == len(run.calls[2:]) == 2
+    assert injector.history[0].done == "n3, n0"
+    play(again, [named, Fault(at_s=1, kind="correlated")], 2)
+    assert again.calls == run.calls
+
+
 def test_a_fault_without_a_target_waits_and_is_then_skipped(tmp_path):
     """While nobody can be asked, nothing is hit; after a while the fault is given up."""
     run = FakeRun(tmp_path)
@@ -130,13 +142,13 @@ def test_closing_ends_what_lasts(tmp_path):
 def test_a_torn_file_is_cut_and_mended(tmp_path):
     """The newest slice file of the operator is hit, and whole again afterwards."""
     write_run(tmp_path)
-    newest = tmp_path / "log" / "s" / "0" / "data" / "0000000011-g0.arrow"
+    newest = tmp_path / "units" / "s.0#0" / "data" / "s" / "0000000011-g0.arrow"
     whole = newest.read_bytes()
     clock = ManualClock()
     fault = Fault(at_s=0, kind="tear", target="s", duration_s=5)
     injector = Injector(FakeRun(tmp_path), Schedule(faults=(fault,)), clock)
     injector.step()
-    assert injector.history[0].done == "log/s/0/data/0000000011-g0.arrow"
+    assert injector.history[0].done == "units/s.0#0/data/s/0000000011-g0.arrow"
     assert newest.read_bytes() == whole[: len(whole) // 2]
     clock.advance(5)
     injector.step()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.predict.statistics import Measure
 from holdfast.profile.observe import ShardState, batches_of, operator_statistics
 from holdfast.runtime.checkpoint.state import Snapshot
+from holdfast.streams.records import Slice
 
 pytestmark = pytest.mark.unit
 
@@ -23,21 +24,20 @@ def pipeline(shards=1, output="append"):
     return p
 
 
-def record(boundary, number, rows, *, span=1, after=None, inputs=None, shard=0, late=0):
+def record(boundary, number, rows, *, span=1, after=None, shard=0, late=0):
     """A slice with so many rows per key group."""
     parts = tuple(
         GroupPart(group=group, rows=count, offset=0, size=10 * count, crc=0, digest=0)
         for group, count in rows.items()
     )
     start = number * span - 1 if after is None else after
-    return SliceRecord(
-        boundary=boundary,
-        shard=shard,
+    return Slice(
+        unit=f"{boundary.partition('@')[0]}.0#{shard}",
         number=number,
         after=start,
         upto=start + span,
-        inputs=inputs or {},
-        files=(SliceFile(name="x", schema_size=0, schema_crc=0, parts=parts),),
+        files={boundary: (SliceFile(name="x", schema_size=0, schema_crc=0, parts=parts),)},
+        rows=sum(rows.values()),
         late_rows=late,
         spark_batch=number,
     )
@@ -57,17 +57,15 @@ def statistics(p, records, operator, *, state=None, sizes=None):
 
 def made(p, counts, *, shards=1, batches=12):
     """Records of a run: `counts(number)` rows come out of the last operator."""
-    key = {("split@key", 0): [], ("rows", 0): []}
-    records = {**key, **{("count", shard): [] for shard in range(shards)}}
+    key = {"split.0#0": [], "rows.0#0": []}
+    records = {**key, **{f"count.0#{shard}": [] for shard in range(shards)}}
     for number in range(batches):
-        records["rows", 0].append(record("rows", number, {0: 9}, late=1))
-        read = {"rows": (number + 1,)}
+        records["rows.0#0"].append(record("rows", number, {0: 9}, late=1))
         groups = {3: 20, 70: 10}
-        records["split@key", 0].append(record("split@key", number, groups, inputs=read))
+        records["split.0#0"].append(record("split@key", number, groups))
         for shard in range(shards):
-            read = {"split@key": (number + 1,)}
             rows = {0: counts(number)}
-            records["count", shard].append(record("count", number, rows, inputs=read, shard=shard))
+            records[f"count.0#{shard}"].append(record("count", number, rows, shard=shard))
     return records
 
 
@@ -108,16 +106,11 @@ def test_output_trails_input_by_a_batch():
     spans = [1, 8, 1, 1, 8, 1, 1]
     after = -1
     for number, span in enumerate(spans):
-        read = {"rows": (number + 1,)}
-        records["rows", 0].append(record("rows", number, {0: 9}, span=span, after=after))
+        records["rows.0#0"].append(record("rows", number, {0: 9}, span=span, after=after))
         rows = {3: 10 * span}
-        one = record("split@key", number, rows, span=span, after=after, inputs=read)
-        records["split@key", 0].append(one)
+        records["split.0#0"].append(record("split@key", number, rows, span=span, after=after))
         out = {0: 2 * spans[number - 1]} if number else {}
-        read = {"split@key": (number + 1,)}
-        records["count", 0].append(
-            record("count", number, out, span=span, after=after, inputs=read)
-        )
+        records["count.0#0"].append(record("count", number, out, span=span, after=after))
         after += span
     found = statistics(p, records, "count")
     assert found.selectivity.value == pytest.approx(0.2)

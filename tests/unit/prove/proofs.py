@@ -104,7 +104,7 @@ def make_proof(
     for number, seconds in enumerate(count_seconds):
         killed_at = 1_000_050.0 + 40 * number
         phase = float(rng.random())
-        aim = Aim(unit="count#0", phase=phase)
+        aim = Aim(unit="count.0#0", phase=phase)
         struck.append(
             Struck(
                 number=number,
@@ -112,10 +112,10 @@ def make_proof(
                 node=f"n{number}",
                 killed_at=killed_at,
                 phase=phase,
-                units=("lines#0", "count#0"),
+                units=("lines.0#0", "count.0#0"),
             )
         )
-        for unit, took in (("lines#0", 1.0), ("count#0", seconds)):
+        for unit, took in (("lines.0#0", 1.0), ("count.0#0", seconds)):
             recoveries.append(
                 Recovered(
                     fault=number,
@@ -138,7 +138,7 @@ def make_proof(
         struck=tuple(struck),
         recoveries=tuple(recoveries),
         comparisons=compare(promised, recoveries),
-        normal={"count#0": Normal(median=0.4, p95=0.5, slices=20)},
+        normal={"count.0#0": Normal(median=0.4, p95=0.5, slices=20)},
         stop=StopReport(clean=True, killed=(), left=left) if left else STOPPED,
         verdict=make_verdict(missing=missing) if verdict else None,
         note=note,

@@ -54,10 +54,10 @@ def slices(*ends, first=5, generation=2, pace=PACE):
 
 
 def failure(killed_at=1006.6, **known):
-    return Failure(unit="count#0", killed_at=killed_at, generation=1, **known)
+    return Failure(unit="count.0#0", killed_at=killed_at, generation=1, **known)
 
 
-def recovery(seconds, unit="count#0", fault=0):
+def recovery(seconds, unit="count.0#0", fault=0):
     return Recovered(fault=fault, unit=unit, killed_at=0.0, seconds=seconds)
 
 
@@ -140,10 +140,10 @@ def test_inputs_that_were_trimmed_unseen_count_as_there():
 def test_results_are_complete_when_the_last_unit_is():
     """Per fault the longest; one that was not seen to end makes it unknown."""
     hit = [
-        Recovered(fault=0, unit="a#0", killed_at=5.0, seconds=1.0, complete=1.0),
-        Recovered(fault=0, unit="b#0", killed_at=5.0, seconds=1.0, complete=2.5),
-        Recovered(fault=1, unit="a#0", killed_at=9.0, seconds=1.0, complete=1.5),
-        Recovered(fault=1, unit="b#0", killed_at=9.0, seconds=None),
+        Recovered(fault=0, unit="a.0#0", killed_at=5.0, seconds=1.0, complete=1.0),
+        Recovered(fault=0, unit="b.0#0", killed_at=5.0, seconds=1.0, complete=2.5),
+        Recovered(fault=1, unit="a.0#0", killed_at=9.0, seconds=1.0, complete=1.5),
+        Recovered(fault=1, unit="b.0#0", killed_at=9.0, seconds=None),
     ]
     said = [Promise(segment=name, operators=(name,), bound=2.0) for name in ("a", "b")]
     back = Latency(median=2.0, p95=3.0)
@@ -236,12 +236,12 @@ def make_deployment():
 
 def test_a_unit_runs_no_more_often_than_its_input():
     """Its interval in force is that of its slowest input; exporters publish nothing."""
-    published = {"lines#0": [], "count#0": [], "count#1": []}
+    published = {"lines.0#0": [], "count.0#0": [], "count.0#1": []}
     found = paces(make_deployment(), 7.0, published)
-    assert list(found) == ["lines#0", "count#0", "count#1"]
+    assert list(found) == ["lines.0#0", "count.0#0", "count.0#1"]
     assert {pace.interval_s for pace in found.values()} == {2.0}
-    assert found["lines#0"].inputs == []
-    assert found["count#1"].inputs[0] is published["lines#0"]
+    assert found["lines.0#0"].inputs == []
+    assert found["count.0#1"].inputs[0] is published["lines.0#0"]
 
 
 @given(
@@ -251,7 +251,7 @@ def test_a_unit_runs_no_more_often_than_its_input():
 )
 def test_faults_are_spread_over_units_and_phases(units, faults, seed):
     """Every unit in turn, and one fault in each n-th of a unit's batch interval."""
-    names = [f"u{i}#0" for i in range(units)]
+    names = [f"u{i}.0#0" for i in range(units)]
     found = aims(names, faults, np.random.default_rng(seed))
     assert [aim.unit for aim in found] == [names[k % units] for k in range(faults)]
     for name in names:
@@ -317,7 +317,8 @@ def test_recoveries_go_to_their_segment():
     """All shards of it together."""
     promised = promises(make_deployment(), PLAN, None)
     found = compare(
-        promised, [recovery(1.0, "lines#0"), recovery(2.0, "count#0"), recovery(3.0, "count#1")]
+        promised,
+        [recovery(1.0, "lines.0#0"), recovery(2.0, "count.0#0"), recovery(3.0, "count.0#1")],
     )
     assert [item.seconds for item in found] == [[1.0], [2.0, 3.0]]
 

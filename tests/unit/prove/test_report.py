@@ -67,7 +67,7 @@ def test_the_verdict_is_the_headline(undrawn):
     assert "missing: {word: &#x27;kelp&#x27;}" in wrong
     assert "interrupted after 0" in page(make_proof((), note="interrupted after 0 of 3 faults"))
     assert "not checked" in page(make_proof(verdict=False))
-    assert "the run did not recover" in page(make_proof(gave_way=True, note="n#0 has failed"))
+    assert "the run did not recover" in page(make_proof(gave_way=True, note="n.0#0 has failed"))
 
 
 def test_the_command_is_quoted(undrawn):

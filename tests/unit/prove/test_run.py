@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment
-from holdfast.deployment.records import SliceRecord
 from holdfast.prove.run import SliceWatch
-from holdfast.rundir.layout import member
+from holdfast.rundir.layout import member, record_folder
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.records import Floor, Slice
+from holdfast.streams.steps import RaiseFloor, slices
 
 pytestmark = pytest.mark.unit
 
@@ -27,16 +28,16 @@ DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=SEGMENTS, fingerprin
 
 
 def put(log, number, *, shard=0, generation=1, at=None):
-    record = SliceRecord(
-        boundary="count@word",
-        shard=shard,
+    unit = f"count.0#{shard}"
+    record = Slice(
+        unit=unit,
         number=number,
         after=4 * number - 1,
         upto=4 * number + 3,
         generation=generation,
     )
-    log.put_slice(record, unit=f"count#{shard}")
-    path = Path(log.root) / member(log.layout.slices("count@word", shard), number)
+    log.publish(record)
+    path = Path(log.root) / member(record_folder(slices(unit)), number)
     if at is not None:
         os.utime(path, (at, at))
     return path
@@ -45,19 +46,19 @@ def put(log, number, *, shard=0, generation=1, at=None):
 def test_slices_are_seen_once_with_their_time(tmp_path):
     """Each unit's own, in order, whenever they come."""
     log, watch = SliceLog(tmp_path), SliceWatch(tmp_path, DEPLOYMENT)
-    assert list(watch.slices) == ["count#0", "count#1"]
+    assert list(watch.slices) == ["count.0#0", "count.0#1"]
     watch.poll()
-    assert watch.slices["count#0"] == []
+    assert watch.slices["count.0#0"] == []
     put(log, 0, at=1000.25)
     put(log, 0, shard=1, at=1001.0)
     watch.poll()
     put(log, 1, generation=2, at=1004.5)
     watch.poll()
     watch.poll()
-    seen = watch.slices["count#0"]
+    seen = watch.slices["count.0#0"]
     assert [(item.number, item.upto, item.generation) for item in seen] == [(0, 3, 1), (1, 7, 2)]
     assert [item.put_at for item in seen] == [1000.25, 1004.5]
-    assert len(watch.slices["count#1"]) == 1
+    assert len(watch.slices["count.0#1"]) == 1
 
 
 def test_what_was_seen_may_be_trimmed(tmp_path):
@@ -68,7 +69,7 @@ def test_what_was_seen_may_be_trimmed(tmp_path):
     first.unlink()
     put(log, 1)
     watch.poll()
-    assert [item.number for item in watch.slices["count#0"]] == [0, 1]
+    assert [item.number for item in watch.slices["count.0#0"]] == [0, 1]
 
 
 def test_what_was_trimmed_unseen_is_passed_over(tmp_path):
@@ -78,8 +79,9 @@ def test_what_was_trimmed_unseen_is_passed_over(tmp_path):
     watch.poll()
     for number in range(1, 5):
         put(log, number)
-    log.raise_floor(log.layout.slice_floors("count@word", 0), 3)
+    folder = slices("count.0#0")
+    log.records.execute(RaiseFloor(folder, Floor(number=3)))
     for number in range(3):
-        log.store.delete(member(log.layout.slices("count@word", 0), number))
+        log.store.delete(member(record_folder(folder), number))
     watch.poll()
-    assert [item.number for item in watch.slices["count#0"]] == [0, 3, 4]
+    assert [item.number for item in watch.slices["count.0#0"]] == [0, 3, 4]

@@ -7,7 +7,7 @@ import pytest
 
 import holdfast
 from holdfast.deployment import UnitId
-from holdfast.rundir.layout import Layout, unit_folder
+from holdfast.rundir.layout import Layout, record_folder, stream_folder, unit_folder
 
 pytestmark = pytest.mark.unit
 
@@ -42,26 +42,23 @@ def test_everything_of_a_unit_is_in_its_folders():
     unit = UnitId(segment="a/b", shard=1)
     name = str(unit)
     for kept in (
-        layout.ranges(name),
-        layout.skips(name, 1),
-        layout.unit_floors(name),
-        layout.generations(name),
+        record_folder(f"{name}/ranges"),
+        record_folder(f"{name}/claims-0"),
         layout.life(name),
+        layout.data(name),
+        layout.data(name, "a@k"),
         layout.late(name),
         layout.dead(name),
         layout.stop_marker(name, 3),
     ):
         assert kept.startswith(f"{unit_folder(name)}/")
     assert layout.checkpoint(unit, 7) == f"{layout.checkpoints(name)}/000007"
-    assert unit_folder(name) == "units/a%2Fb#1"
+    assert unit_folder(name) == "units/a%2Fb.0#1"
 
 
-def test_everything_published_is_below_its_boundary():
-    """The same for boundaries."""
-    layout = Layout()
-    for kept in (
-        layout.slices("a@k", 0),
-        layout.slice_floors("a@k", 0),
-        layout.data("a@k", 0),
-    ):
-        assert kept.startswith(f"{layout.boundary_folder('a@k')}/")
+def test_who_carries_a_stream_is_in_its_folder():
+    """Changes and closings are the stream's, terms the coordinator's."""
+    for kind in ("changes", "closings"):
+        assert record_folder(f"a/b/{kind}") == f"{stream_folder('a/b')}/{kind}"
+    assert stream_folder("a/b") == "streams/a%2Fb"
+    assert record_folder("coordinator/terms") == "coordinator/terms"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import CorruptLogError
 from holdfast.streams.codec import KINDS, decode, encode
 from holdfast.streams.records import (
@@ -26,6 +29,12 @@ from holdfast.streams.records import (
 
 pytestmark = pytest.mark.unit
 
+FILE = SliceFile(
+    name="f",
+    schema_size=7,
+    schema_crc=2**32 - 1,
+    parts=(GroupPart(group=127, rows=3, offset=7, size=9, crc=1, digest=2**64 - 1),),
+)
 RECORDS = [
     Change(
         stream="count",
@@ -38,7 +47,7 @@ RECORDS = [
     ),
     Range(unit="count.0#0", number=7, after=3, upto=9, turn=6, source={"files": ["a"]}),
     Turn(unit="count.0#0", number=6, change=2, end=None),
-    Slice(unit="count.0#0", number=6, after=3, upto=9, files={"count@word": (("f", 1),)}, skip="d"),
+    Slice(unit="count.0#0", number=6, after=3, upto=9, files={"count@word": (FILE,)}, skip="2"),
     Repair(unit="count.0#0", number=96, slice=6, files={"count@word": (("g", 1),)}, digest="d"),
     Seal(unit="count.0#0", number=7, change=2, how="run", end=9, batch=6, watermark_us=5),
     Closing(stream="score", number=0, end=12, next=3),
@@ -79,6 +88,19 @@ def test_a_damaged_record_is_named(damage, said):
     with pytest.raises(CorruptLogError, match=said) as error:
         decode(damage(encode(Floor(number=1))), path="units/x/ranges/3")
     assert "units/x/ranges/3" in str(error.value)
+
+
+@given(st.sampled_from(RECORDS), st.data())
+def test_any_changed_or_missing_byte_is_detected(record, data):
+    """A record with one byte changed or its end torn off is refused, by name."""
+    stored = encode(record)
+    place = data.draw(st.integers(0, len(stored) - 1))
+    if data.draw(st.booleans()):
+        damaged = stored[:place]
+    else:
+        damaged = stored[:place] + bytes([stored[place] ^ 1]) + stored[place + 1 :]
+    with pytest.raises(CorruptLogError, match="somewhere"):
+        decode(damaged, path="somewhere")
 
 
 @pytest.mark.parametrize("stream", ["count", "a.b#c", "split@user,word", "7"])

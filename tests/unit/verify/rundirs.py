@@ -62,7 +62,7 @@ def sums_by_window(rows):
 def write_record(path, kind, body):
     data = json.dumps(body).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
-    head = f"holdfast-record 1 {kind} {len(data)} {zlib.crc32(data):08x}\n".encode()
+    head = f"holdfast-record 2 {kind} {len(data)} {zlib.crc32(data):08x}\n".encode()
     path.write_bytes(head + data)
 
 
@@ -71,8 +71,9 @@ def write_stream(path, table):
         stream.write_table(table)
 
 
-def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, shard=0, skip=0):
-    data = run / "log" / boundary / str(shard) / "data"
+def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, shard=0, skip=""):
+    unit = run / "units" / f"{boundary.partition('@')[0]}.0#{shard}"
+    data = unit / "data" / boundary
     data.mkdir(parents=True, exist_ok=True)
     files = []
     if rows:
@@ -80,11 +81,9 @@ def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, 
         name = f"{number:010d}-g0.arrow"
         write_stream(data / name, table)
         files.append({"name": name, "parts": [{"rows": table.num_rows}]})
-    inputs = {} if boundary == "s" else {"s": [number + 1]}
-    body = {"after": number - 1, "upto": number, "files": files, "inputs": inputs}
+    body = {"after": number - 1, "upto": number, "files": {boundary: files}}
     body["watermark_us"], body["skip"] = watermark_us, skip
-    path = run / "log" / boundary / str(shard) / "slices" / f"t0-{number:010d}"
-    write_record(path, "slice", body)
+    write_record(unit / "slices" / f"{number:010d}", "slice", body)
 
 
 def write_run(run, kind="append", *, undelivered=0):
@@ -99,8 +98,8 @@ def write_run(run, kind="append", *, undelivered=0):
         write_slice(run, "s", epoch, rows, watermark_us=watermark)
         write_slice(run, operator, epoch, [], watermark_us=watermark)
     for number in range(EPOCHS):
-        body = {"after": number - 1, "upto": number, "inputs": {operator: [number + 1]}}
-        write_record(run / "units" / "out#0" / "ranges" / f"t0-{number:010d}", "range", body)
+        body = {"after": number - 1, "upto": number, "turn": None}
+        write_record(run / "units" / "out.0#0" / "ranges" / f"{number:010d}", "range", body)
     deliver(run, kind, kept, EPOCHS - undelivered)
     return p
 

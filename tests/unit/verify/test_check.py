@@ -154,7 +154,7 @@ def test_late_rows_are_part_of_what_a_source_made(tmp_path):
     write_slice(tmp_path, "s", 5, rows[1:], watermark_us=4_500_000)
     write_part(tmp_path, 5, rows[1:])
     assert not verify(tmp_path, claims(pipeline)).ok
-    late = tmp_path / "units" / "s#0" / "late"
+    late = tmp_path / "units" / "s.0#0" / "late"
     late.mkdir(parents=True)
     table = pa.Table.from_pylist(rows[:1])
     for number in (5, EPOCHS):
@@ -166,7 +166,7 @@ def test_quarantined_rows_are_left_out(tmp_path):
     """A dead-lettered input row must not be in the result."""
     pipeline = write_run(tmp_path)
     rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
-    dead = tmp_path / "units" / "m#0" / "dead" / "s@key"
+    dead = tmp_path / "units" / "m.0#0" / "dead" / "s@key"
     dead.mkdir(parents=True)
     table = pa.Table.from_pylist(rows[:1])
     write_stream(dead / "0000000005-1.arrow", table)
@@ -181,7 +181,7 @@ def test_rows_count_as_quarantined_in_the_version_that_was_published(tmp_path):
     """What a zombie put aside and nobody published without is no excuse for a missing row."""
     pipeline = write_run(tmp_path)
     rows = pipeline.operator("s").source.table(5, epoch_s=1.0).to_pylist()
-    dead = tmp_path / "units" / "m#0" / "dead" / "s"
+    dead = tmp_path / "units" / "m.0#0" / "dead" / "s"
     dead.mkdir(parents=True)
     write_stream(dead / "0000000005-1.arrow", pa.Table.from_pylist(rows[:1]))
     write_stream(dead / "0000000005-2.arrow", pa.Table.from_pylist(rows))
@@ -211,11 +211,11 @@ def test_an_upserted_row_is_in_a_table_once(tmp_path):
 def test_the_results_of_another_run_are_not_verified(tmp_path, kind):
     """They would pass for wrong ones of this run."""
     pipeline = write_run(tmp_path, kind)
-    (tmp_path / "units" / "out#0" / "life").write_text("a1")
+    (tmp_path / "units" / "out.0#0" / "life").write_text("a1")
     if kind == "append":
         (tmp_path / "out" / "_holdfast.json").write_text('{"sink": "out", "run": "a1"}')
     assert verify(tmp_path, claims(pipeline)).ok
-    (tmp_path / "units" / "out#0" / "life").write_text("b2")
+    (tmp_path / "units" / "out.0#0" / "life").write_text("b2")
     with pytest.raises(BadInputError, match="holds the results of another run"):
         verify(tmp_path, claims(pipeline))
 
@@ -223,7 +223,7 @@ def test_the_results_of_another_run_are_not_verified(tmp_path, kind):
 def test_trimmed_input_cannot_be_verified(tmp_path):
     """Without the whole input there is nothing to compare with."""
     pipeline = write_run(tmp_path)
-    (tmp_path / "log" / "s" / "0" / "slices" / "t0-0000000000").unlink()
+    (tmp_path / "units" / "s.0#0" / "slices" / "0000000000").unlink()
     with pytest.raises(BadInputError, match="run with --keep-input"):
         verify(tmp_path, claims(pipeline))
 
@@ -231,7 +231,7 @@ def test_trimmed_input_cannot_be_verified(tmp_path):
 def test_a_torn_slice_file_is_named(tmp_path):
     """Damage is an error, not a difference."""
     pipeline = write_run(tmp_path)
-    path = tmp_path / "log" / "s" / "0" / "data" / "0000000005-g0.arrow"
+    path = tmp_path / "units" / "s.0#0" / "data" / "s" / "0000000005-g0.arrow"
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(CorruptLogError, match=r"0000000005-g0\.arrow"):
         verify(tmp_path, claims(pipeline))
@@ -240,9 +240,9 @@ def test_a_torn_slice_file_is_named(tmp_path):
 def test_an_altered_record_is_named(tmp_path):
     """A record whose checksum does not fit is not believed."""
     pipeline = write_run(tmp_path)
-    path = tmp_path / "log" / "s" / "0" / "slices" / "t0-0000000005"
+    path = tmp_path / "units" / "s.0#0" / "slices" / "0000000005"
     path.write_bytes(path.read_bytes().replace(b'"upto": 5', b'"upto": 6'))
-    with pytest.raises(CorruptLogError, match="t0-0000000005: is torn or altered"):
+    with pytest.raises(CorruptLogError, match="0000000005: is torn or altered"):
         verify(tmp_path, claims(pipeline))
 
 
@@ -267,36 +267,34 @@ def test_production_records_and_slices_are_readable(tmp_path):
     """The format written by the run time is the one read here."""
     import numpy as np
 
-    from holdfast.deployment.records import RangeRecord, SliceRecord, encode
-    from holdfast.rundir.layout import Layout, member
+    from holdfast.rundir.layout import Layout, member, record_folder
     from holdfast.runtime.log.slices import write_slice_file
     from holdfast.storage.local import LocalStorage
+    from holdfast.streams.codec import encode
+    from holdfast.streams.records import Range, Slice
     from holdfast.verify.slice_log import delivered, kept_slices
 
     layout, store = Layout(), LocalStorage(tmp_path)
     table = make_pipeline().operator("s").source.table(3, epoch_s=1.0)
-    folder = store.below(layout.data("s", 0))
+    folder = store.below(layout.data("s.0#0", "s"))
     file = write_slice_file(folder, "x.arrow", table, np.array([7, 3]), np.array([1, 2]))
-    record = SliceRecord(
-        boundary="s", shard=0, number=0, after=-1, upto=3, files=(file,), watermark_us=5
+    record = Slice(
+        unit="s.0#0", number=0, after=-1, upto=3, files={"s": (file,)}, rows=2, watermark_us=5
     )
-    ranged = RangeRecord(unit="o t#0", number=0, after=-1, upto=3, inputs={"s": (1,)})
-    for folder, item in (
-        (layout.slices("s", 0), record),
-        (layout.ranges("o t#0"), ranged),
-    ):
-        store.put_if_absent(member(folder, 0), encode(item))
+    ranged = Range(unit="o t.0#0", number=0, after=-1, upto=3)
+    for kind, item in (("slices", record), ("ranges", ranged)):
+        store.put_if_absent(member(record_folder(f"{item.unit}/{kind}"), 0), encode(item))
     (kept,) = kept_slices(tmp_path, "s")
     assert sorted(row["n"] for row in kept.rows) == [3, 103]
-    assert delivered(tmp_path, "o t", ["s"]).watermark_us == 5
+    assert delivered(tmp_path, "o t", "s").watermark_us == 5
 
 
 def test_numbers_before_the_record_are_not_guessed(tmp_path):
     """A missing exporter has delivered nothing."""
-    write_record(tmp_path / "units" / "x#0" / "ranges" / "other", "range", {})
+    write_record(tmp_path / "units" / "x.0#0" / "ranges" / "other", "range", {})
     from holdfast.verify.slice_log import delivered
 
-    assert delivered(tmp_path, "x", []).batch == -1
+    assert delivered(tmp_path, "x", "s").batch == -1
 
 
 def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
@@ -304,9 +302,6 @@ def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
     pipeline = write_run(tmp_path, "window")
     for number in range(EPOCHS):
         write_slice(tmp_path, "sum", number, [], watermark_us=4_500_000, shard=1)
-        body = {"after": number - 1, "upto": number, "inputs": {"sum": [number + 1, number + 1]}}
-        path = tmp_path / "units" / "out#0" / "ranges" / f"t0-{number:010d}"
-        write_record(path, "range", body)
     verdict, found = sink_finding(tmp_path, pipeline)
     assert verdict.ok
     assert found.difference.compared == 1
@@ -314,30 +309,26 @@ def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
     assert not verify(tmp_path, claims(pipeline)).ok
 
 
-def sharded_upserts(run, lag):
-    """A run whose second shard reflects less input in the newest batch than the first."""
-    pipeline = write_run(run, "upsert")
-    number = EPOCHS - 1
-    body = {"after": number - 1, "upto": number, "inputs": {"sum": [number + 1, number + 1 - lag]}}
-    write_record(run / "units" / "out#0" / "ranges" / f"t0-{number:010d}", "range", body)
-    for index in range(EPOCHS):
-        write_slice(run, "sum", index, [], shard=1)
-    return pipeline
+def test_what_a_cut_left_behind_is_void(tmp_path):
+    """Slices beyond the end at which a stream was closed do not count as its input."""
+    from holdfast.verify.slice_log import kept_slices
+
+    write_run(tmp_path)
+    closing_of = {"stream": "s", "number": 0, "end": 7, "next": 1}
+    write_record(tmp_path / "streams" / "s" / "closings" / "0000000000", "closing", closing_of)
+    assert [item.upto for item in kept_slices(tmp_path, "s")] == list(range(8))
+    seal = {"unit": "s.0#0", "number": EPOCHS, "change": 1, "how": "cut"}
+    write_record(tmp_path / "units" / "s.0#0" / "slices" / f"{EPOCHS:010d}", "seal", seal)
+    assert len(kept_slices(tmp_path, "s")) == 8
 
 
-def test_rows_of_a_shard_may_reflect_less_input(tmp_path):
-    """Each upserted row is held to the states its shard may be in, and to no other."""
-    pipeline = sharded_upserts(tmp_path, lag=2)
-    assert verify(tmp_path, claims(pipeline)).ok
-    epochs = range(EPOCHS - 2)
-    lagging = sum(epoch for epoch in epochs if epoch % 2)
-    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
-        base.execute("UPDATE results SET n = ? WHERE key = 'k1'", (lagging,))
-    assert verify(tmp_path, claims(pipeline)).ok
-    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
-        base.execute("UPDATE results SET n = n - 1 WHERE key = 'k1'")
-    assert not verify(tmp_path, claims(pipeline)).ok
-    with closing(sqlite3.connect(tmp_path / "out.db")) as base, base:
-        base.execute("DELETE FROM results WHERE key = 'k1'")
-    _, found = sink_finding(tmp_path, pipeline)
-    assert found.difference.missing == 1
+def test_a_turn_takes_a_number_among_the_ranges(tmp_path):
+    """Batches are counted without it."""
+    from holdfast.verify.slice_log import delivered
+
+    ranges = tmp_path / "units" / "out.0#0" / "ranges"
+    write_record(ranges / "0000000000", "range", {"after": -1, "upto": 0, "turn": None})
+    write_record(ranges / "0000000001", "turn", {"end": 0})
+    write_record(ranges / "0000000002", "range", {"after": 0, "upto": 3, "turn": 1})
+    found = delivered(tmp_path, "out", "s")
+    assert (found.batch, found.upto, found.upto_before) == (1, 3, 0)

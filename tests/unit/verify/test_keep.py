@@ -16,11 +16,11 @@ pytestmark = pytest.mark.unit
 
 def trim(run, below):
     """Remove the first slices of the source as a run does."""
-    shard = run / "log" / "s" / "0"
-    write_record(shard / "floors" / f"t0-{below:010d}", "floor", {})
+    unit = run / "units" / "s.0#0"
+    write_record(unit / "slices-floor" / f"{below:010d}", "floor", {"number": below})
     for number in range(below):
-        (shard / "slices" / f"t0-{number:010d}").unlink()
-        for path in (shard / "data").glob(f"{number:010d}-*"):
+        (unit / "slices" / f"{number:010d}").unlink()
+        for path in (unit / "data" / "s").glob(f"{number:010d}-*"):
             path.unlink()
 
 
@@ -29,9 +29,9 @@ def test_a_trimmed_run_is_checked_against_the_copy(tmp_path):
     pipeline = write_run(tmp_path)
     keeper = InputKeeper(tmp_path, ["s"])
     assert keeper.step() == EPOCHS
-    assert keeper.trimmed() == {"s/0": 0}
+    assert keeper.trimmed() == {"s.0#0": 0}
     trim(tmp_path, 7)
-    assert keeper.trimmed() == {"s/0": 7}
+    assert keeper.trimmed() == {"s.0#0": 7}
     assert keeper.step() == 0
     keeper.close()
     keeper.require_whole()
@@ -46,7 +46,7 @@ def test_what_was_trimmed_before_it_was_copied_fails_the_check(tmp_path):
     trim(tmp_path, 7)
     keeper = InputKeeper(tmp_path, ["s"])
     assert keeper.step() == 0
-    with pytest.raises(CheckFailedError, match="slice 0 of s shard 0 could not be copied"):
+    with pytest.raises(CheckFailedError, match=r"slice 0 of s\.0#0 could not be copied"):
         keeper.require_whole()
     with pytest.raises(BadInputError):
         verify(tmp_path, claims(pipeline))
@@ -55,7 +55,7 @@ def test_what_was_trimmed_before_it_was_copied_fails_the_check(tmp_path):
 def test_a_torn_slice_is_copied_once_it_is_mended(tmp_path):
     """Half a file is no copy."""
     write_run(tmp_path)
-    (path,) = (tmp_path / "log" / "s" / "0" / "data").glob("0000000005-*")
+    (path,) = (tmp_path / "units" / "s.0#0" / "data" / "s").glob("0000000005-*")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     keeper = InputKeeper(tmp_path, ["s"])
@@ -63,7 +63,7 @@ def test_a_torn_slice_is_copied_once_it_is_mended(tmp_path):
     assert keeper.step() == 0
     path.write_bytes(whole)
     assert keeper.step() == EPOCHS - 5
-    shutil.rmtree(tmp_path / "log")
+    shutil.rmtree(tmp_path / "units")
     assert [item.number for item in kept_slices(tmp_path, "s")] == list(range(EPOCHS))
 
 

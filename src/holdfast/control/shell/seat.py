@@ -14,8 +14,8 @@ from holdfast.control import tenure
 from holdfast.control.facts import Fact
 from holdfast.control.shell.journal import Journal, Replay, read
 from holdfast.control.state import State
-from holdfast.deployment.records import record_name
 from holdfast.errors import HoldfastError
+from holdfast.rundir.layout import member
 from holdfast.rundir.paths import journal_path, journals
 from holdfast.storage import open_storage
 from holdfast.streams import codec, steps
@@ -100,14 +100,14 @@ class Seat:
             case tenure.RemoveJournal():
                 journal_path(self._run_dir, operation.term).unlink(missing_ok=True)
             case steps.Get():
-                return self._get(_name(operation.folder, operation.number))
+                return self._get(member(operation.folder, operation.number))
             case steps.Put():
-                return self._put(_name(operation.folder, operation.number), operation.record)
+                return self._put(member(operation.folder, operation.number), operation.record)
             case steps.Newest():
                 names = self._store.names(operation.folder)
-                return int(names[-1].rpartition("-")[2]) if names else -1
+                return int(names[-1]) if names else -1
             case steps.Delete():
-                self._store.delete(_name(operation.folder, operation.number))
+                self._store.delete(member(operation.folder, operation.number))
             case steps.GetFloor() | steps.RaiseFloor():
                 raise TypeError("terms have no floors")
             case _:
@@ -136,7 +136,3 @@ class Seat:
 def newest_term(run_dir: Path) -> int:
     """The newest term on record, -1 for none: what a node begins with."""
     return Seat(run_dir, pipeline="", holder="").newest()
-
-
-def _name(folder: str, number: int) -> str:
-    return f"{folder}/{record_name(number)}"

@@ -11,6 +11,7 @@ what survives the loss of one of those is understated.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from holdfast.predict.recovery import RecoveryModel
@@ -21,15 +22,17 @@ from holdfast.topology.graph import Edge, Operator, Query, Topology, per_operato
 from holdfast.topology.rates import operator_rates
 
 
-def unit_graph(topology: Topology, statistics: Statistics | None = None) -> Topology:
-    """The topology of the units that run with forced boundaries only.
+def unit_graph(
+    topology: Topology, statistics: Statistics | None = None, *, cuts: Collection[str] = ()
+) -> Topology:
+    """The topology of the units that run with forced boundaries, and with `cuts` beside them.
 
     Segments are named as deployments name them, exporters after their queries. With statistics the
     rates are the measured ones.
     """
     known = _rated(topology if statistics is None else _measured(topology, statistics))
     rates = operator_rates(known)
-    parts = segments_of(known, set(forced_boundaries(known)))
+    parts = segments_of(known, {*forced_boundaries(known), *(known.index[name] for name in cuts)})
     place = {v: part[-1] for part in parts for v in part}
     name = {part[-1]: known.operators[part[-1]].name for part in parts}
     edges = {

@@ -17,12 +17,13 @@ from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
-from holdfast.deployment.records import SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, deploy
+from holdfast.profile.observe import units_of
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.streams.records import Slice
 
 POLL_S = 0.1
 START_S = 300.0
@@ -49,8 +50,8 @@ class Collected:
     deployment: Deployment
     """Cut at every operator; exporters included, though none ran."""
     log: SliceLog
-    records: dict[tuple[str, int], list[SliceRecord]]
-    """Boundary and shard to its slices, in order."""
+    records: dict[str, list[Slice]]
+    """Unit to its slices, in order."""
     state: dict[str, dict[int, StateFiles]]
     """Operator to its shards' state, for operators that keep some."""
     schemas: dict[str, StructType]
@@ -113,10 +114,10 @@ def collect(
         for files in shards.values():
             files.scan()
     records = {
-        (boundary.name, shard): list(log.slices_from(boundary.name, shard, 0))
+        unit: list(log.slices_from(unit, 0))
         for segment in deployment.segments
-        for boundary in segment.outputs
-        for shard in range(segment.shards)
+        if segment.outputs
+        for unit in units_of(segment)
     }
     return Collected(deployment=deployment, log=log, records=records, state=state, schemas=schemas)
 

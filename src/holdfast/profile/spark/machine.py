@@ -22,12 +22,11 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType
 
 from holdfast.deployment import Boundary
-from holdfast.deployment.records import SliceRecord
 from holdfast.predict.statistics import Affine, MachineStatistics, Measure
 from holdfast.profile import estimate
 from holdfast.profile.cache import cores
 from holdfast.profile.cpu import load_average
-from holdfast.profile.spark.replay import UNIT, Replay, Sample, Seen, drop, read_only
+from holdfast.profile.spark.replay import Replay, Sample, Seen, drop, read_only
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.io.native import write_natively
@@ -35,6 +34,7 @@ from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec
 from holdfast.runtime.spark.start.native import side_of
 from holdfast.storage import open_storage
+from holdfast.streams.records import Slice
 
 Say = Callable[[str], None]
 
@@ -46,6 +46,7 @@ NEVER = 1_000_000
 """Batches between snapshots."""
 _IN = "in"
 _OUT = Boundary(operator="out", key=("key",))
+_WRITER = "out.0#0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +78,32 @@ def measure_machine(
     bench = _Bench(spark, folder, care or Care())
     say("measuring slices: writing and reading")
     write, read = bench.slices()
-    say("measuring batches with nothing in them")
-    floor, cpu = bench.floor("copy", _copy, "append")
-    kept_floor, _ = bench.floor("kept", _keep, "update")
+    found = _with_floors(known, bench, say)
     say("measuring state: changelogs and restores")
     state_write = bench.state_write()
     state_read = bench.state_read()
     log_read = bench.log_read()
+    return replace(
+        found,
+        slice_write=write,
+        slice_read=read,
+        state_write=replace(found.state_write, per_byte=state_write),
+        state_read=state_read,
+        log_read=log_read,
+    )
+
+
+def measure_floors(
+    known: MachineStatistics, *, spark: SparkSession, folder: Path, say: Say
+) -> MachineStatistics:
+    """What a quick profile has the time for: batches with nothing in them."""
+    return _with_floors(known, _Bench(spark, folder, Care(empty=8)), say)
+
+
+def _with_floors(known: MachineStatistics, bench: _Bench, say: Say) -> MachineStatistics:
+    say("measuring batches with nothing in them")
+    floor, cpu = bench.floor("copy", _copy, "append")
+    kept_floor, _ = bench.floor("kept", _keep, "update")
     fixed = Measure(
         value=max(0.0, kept_floor.value - floor.value),
         samples=kept_floor.samples,
@@ -92,13 +112,9 @@ def measure_machine(
     return replace(
         known,
         cores=cores(),
-        slice_write=write,
-        slice_read=read,
-        state_write=Affine(fixed=fixed, per_byte=state_write),
-        state_read=state_read,
-        log_read=log_read,
         batch_floor=floor,
         batch_cpu=cpu,
+        state_write=replace(known.state_write, fixed=fixed),
     )
 
 
@@ -115,16 +131,17 @@ class _Bench:
         def publish(frame: DataFrame, number: int) -> None:
             write = write_natively if native else write_files
             rows = keyed(frame, (_OUT,)) if native else frame
-            written = write(rows, (_OUT,), log=log, shard=0, number=number, generation=0)
-            record = SliceRecord(
-                boundary=_OUT.name,
-                shard=0,
-                number=number,
-                after=number - 1,
-                upto=number,
-                files=written.files[_OUT.name],
+            written = write(rows, (_OUT,), log=log, unit=_WRITER, number=number, generation=0)
+            log.publish(
+                Slice(
+                    unit=_WRITER,
+                    number=number,
+                    after=number - 1,
+                    upto=number,
+                    files=written.files,
+                    rows=written.rows,
+                )
             )
-            log.put_slice(record, unit=UNIT)
 
         sizes = [0, care.small, care.large // 4, *[0, care.small, care.large] * care.pairs]
         seen = self._replay(root, _copy, deliver=publish).run(self._sizes(sizes))[3:]
@@ -297,7 +314,7 @@ def _sample() -> Sample:
     rows: Any = pa.table({"key": pa.array(np.arange(SAMPLE_ROWS)), "payload": payload})
     schema = StructType.fromDDL(SCHEMA)
     return Sample(
-        spec=InputSpec(boundary=_IN, shards=1, schema=schema.json()), key=("key",), rows=rows
+        spec=InputSpec(boundary=_IN, stream=_IN, schema=schema.json()), key=("key",), rows=rows
     )
 
 

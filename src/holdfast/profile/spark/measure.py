@@ -19,7 +19,7 @@ from holdfast.profile.observe import ShardState, operator_statistics
 from holdfast.profile.sizing import Sizing
 from holdfast.profile.spark.collect import SETTINGS, Collected, collect, cut_everywhere
 from holdfast.profile.spark.fixed import FixedCosts, Rounds
-from holdfast.profile.spark.machine import measure_machine
+from holdfast.profile.spark.machine import measure_floors, measure_machine
 from holdfast.profile.spark.operators import operator_cost, row_sizes, without_state
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.units.slots import task_slots
@@ -56,9 +56,8 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
     collected = collect(
         work.pipeline, spark=spark, folder=work.folder / "run", seconds=work.seconds, say=say
     )
-    machine = known_machine()
-    if not work.quick:
-        machine = measure_machine(machine, spark=spark, folder=work.folder / "machine", say=say)
+    measure = measure_floors if work.quick else measure_machine
+    machine = measure(known_machine(), spark=spark, folder=work.folder / "machine", say=say)
     sizes = row_sizes(collected)
     fixed = FixedCosts(
         pipeline=work.pipeline,

@@ -18,16 +18,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from holdfast.deployment import KEY_GROUPS, Segment
-from holdfast.deployment.records import SliceRecord
 from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.pipeline.sources import GENERATED
 from holdfast.predict.statistics import Measure
 from holdfast.profile import estimate
+from holdfast.profile.observe import units_of
 from holdfast.profile.sizing import Sizing, Tried
 from holdfast.profile.spark.collect import Collected
 from holdfast.profile.spark.replay import Replay, Sample, Seen
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.frames.compile import build, input_specs
+from holdfast.streams.records import Slice
 
 SAMPLE_ROWS = 50_000
 """Rows of an operator's input that are kept for replaying, newest first."""
@@ -48,11 +49,11 @@ def row_sizes(collected: Collected) -> dict[str, Measure]:
         for boundary in segment.outputs:
             sizes: list[float] = []
             rows: list[float] = []
-            for shard in range(segment.shards):
-                for record in reversed(collected.records[boundary.name, shard]):
+            for unit in units_of(segment):
+                for record in reversed(collected.records[unit]):
                     if sum(rows) >= SIZE_ROWS:
                         break
-                    table = _table(collected, [record])
+                    table = _table(collected, boundary.name, [record])
                     if table is not None:
                         sizes.append(float(table.combine_chunks().nbytes))
                         rows.append(float(table.num_rows))
@@ -131,7 +132,7 @@ def _source_cost(operator: PipelineOperator, collected: Collected) -> Measure | 
     if not isinstance(source, GENERATED):
         return None
     segment = collected.deployment.segment(operator.name)
-    last = collected.records[segment.outputs[0].name, 0][-1].upto
+    last = collected.records[units_of(segment)[0]][-1].upto
     spent: list[float] = []
     rows: list[float] = []
     for epoch in range(max(0, last - SOURCE_EPOCHS), last + 1):
@@ -145,12 +146,8 @@ def _source_cost(operator: PipelineOperator, collected: Collected) -> Measure | 
 def samples(pipeline: Pipeline, collected: Collected, segment: Segment) -> list[Sample]:
     """The newest epochs of an operator's inputs: the same ones of each, so that joins match."""
     deployment, records = collected.deployment, collected.records
-    slices: dict[str, list[SliceRecord]] = {
-        name: [
-            item
-            for shard in range(deployment.producer(name).shards)
-            for item in records[name, shard]
-        ]
+    slices: dict[str, list[Slice]] = {
+        name: [item for unit in units_of(deployment.producer(name)) for item in records[unit]]
         for name in segment.inputs
     }
     low, high = _epochs(slices)
@@ -158,13 +155,13 @@ def samples(pipeline: Pipeline, collected: Collected, segment: Segment) -> list[
     found = []
     for spec in input_specs(pipeline, deployment, segment, collected.schemas):
         taken = [item for item in slices[spec.boundary] if low <= item.after < item.upto <= high]
-        rows = _table(collected, sorted(taken, key=lambda item: item.upto))
+        rows = _table(collected, spec.boundary, sorted(taken, key=lambda item: item.upto))
         if rows is None:
             schema = collected.schemas[deployment.boundary(spec.boundary).operator]
             rows = to_arrow_schema(schema, timezone="UTC").empty_table()
         found.append(
             Sample(
-                spec=replace(spec, shards=1),
+                spec=spec,
                 key=deployment.boundary(spec.boundary).key,
                 rows=_thinned(rows),
                 span_us=round((high - low) * deployment.epoch_s * 1e6),
@@ -180,7 +177,7 @@ def _thinned(rows: Any) -> Any:
     return rows.take(pa.array(range(0, rows.num_rows, step))) if step > 1 else rows
 
 
-def _epochs(slices: Mapping[str, Sequence[SliceRecord]]) -> tuple[int, int]:
+def _epochs(slices: Mapping[str, Sequence[Slice]]) -> tuple[int, int]:
     """From after which to up to which epoch a sample is taken: as little as holds enough rows."""
     high = min(max((item.upto for item in items), default=-1) for items in slices.values())
     starts = sorted({item.after for items in slices.values() for item in items}, reverse=True)
@@ -194,13 +191,13 @@ def _epochs(slices: Mapping[str, Sequence[SliceRecord]]) -> tuple[int, int]:
     return low, high
 
 
-def _table(collected: Collected, records: Sequence[SliceRecord]) -> Any:
+def _table(collected: Collected, boundary: str, items: Sequence[Slice]) -> Any:
     """All rows of some slices, None if there are none."""
     batches = [
         batch
-        for record in records
+        for item in items
         for batch in read_slice(
-            collected.log.data(record.boundary, record.shard), record, range(KEY_GROUPS)
+            collected.log.data(item.unit, boundary), item.files[boundary], range(KEY_GROUPS)
         )
     ]
     return pa.Table.from_batches(batches) if batches else None

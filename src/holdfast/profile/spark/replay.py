@@ -28,21 +28,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from holdfast.deployment import KEY_GROUPS
-from holdfast.deployment.records import SliceRecord
+from holdfast.deployment.slicefiles import bytes_in
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.profile.cpu import CpuMeter
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.hashing import key_groups
-from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.watch import NoWatch
+from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.frames.compile import read_frames
 from holdfast.runtime.spark.io.native import NativeSource
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import unit_session
+from holdfast.streams.records import Slice, unit_name
 
-UNIT = "replay#0"
+STREAM = "replay"
+UNIT = f"{STREAM}.0#0"
 LIMIT_S = 600
 WARM_UP = 2
 """Batches of a new query that are slower than others."""
@@ -127,9 +130,23 @@ Compare = Callable[[Mapping[str, DataFrame]], Sequence[DataFrame]]
 
 
 def drop(frame: DataFrame, number: int = 0) -> None:
-    """Compute all rows and throw them away."""
+    """Compute all rows and throw them away, by the same road on which a unit would write them.
+
+    Java takes the rows as Spark has planned them; through Python, Spark plans the batch once more.
+    """
     del number
-    frame.write.format("noop").mode("overwrite").save()
+    if side_of(frame.sparkSession) == "native":
+        _planned(frame).count()
+    else:
+        frame.write.format("noop").mode("overwrite").save()
+
+
+def _planned(frame: DataFrame) -> Any:
+    """Java's rows of a batch as it is planned already: those that `SliceWriter` writes."""
+    execution: Any = frame._jdf.queryExecution()  # noqa: SLF001 - the only way to the plan
+    plan = execution.logical()
+    planned = plan.getClass().getSimpleName() == "LogicalRDD"
+    return plan.rdd() if planned else execution.toRdd()
 
 
 def read_only(frames: Mapping[str, DataFrame]) -> Sequence[DataFrame]:
@@ -164,6 +181,7 @@ class Replay:
     def run(self, choose: Callable[[Sequence[Seen]], float | None]) -> list[Seen]:
         """Run batches of the chosen sizes (in times round the samples) until None is chosen."""
         log = SliceLog(self.root)
+        begin_alone(log, STREAM, *(sample.spec.stream for sample in self.samples))
         spec = ReaderSpec(
             root=str(self.root),
             unit=UNIT,
@@ -318,10 +336,10 @@ class _Feeder:
             table = sample.part(replay.position, end)
             watermark = sample.watermark(table, replay.watermarks[index])
             replay.watermarks[index] = watermark
-            record = slice_record(self._log, sample, number, table, watermark)
-            self._log.put_slice(record, unit=UNIT)
-            rows += record.rows
-            size += record.size
+            item = made_slice(self._log, sample, number, table, watermark)
+            self._log.publish(item)
+            rows += item.rows
+            size += bytes_in(item.files[sample.spec.boundary])
         replay.position, replay.batches = end, replay.batches + 1
         return rows, size
 
@@ -345,24 +363,25 @@ class _Feeder:
             drop(frame)
 
 
-def slice_record(
+def made_slice(
     log: SliceLog, sample: Sample, number: int, rows: Any, watermark: int | None
-) -> SliceRecord:
+) -> Slice:
     """Write rows as slice `number` of a sample's boundary."""
     files = []
+    unit, boundary = unit_name(sample.spec.stream, 0, 0), sample.spec.boundary
     if rows.num_rows:
-        folder, name = log.data(sample.spec.boundary, 0), f"{number:010d}.arrow"
+        folder, name = log.data(unit, boundary), f"{number:010d}.arrow"
         # Nobody compares the digests of a throw-away log.
         digests = np.zeros(rows.num_rows, np.uint64)
         groups = _groups(rows, sample.key)
         files.append(write_slice_file(folder, name, rows, groups, digests))
-    return SliceRecord(
-        boundary=sample.spec.boundary,
-        shard=0,
+    return Slice(
+        unit=unit,
         number=number,
         after=number - 1,
         upto=number,
-        files=tuple(files),
+        files={boundary: tuple(files)},
+        rows=rows.num_rows,
         watermark_us=watermark,
     )
 

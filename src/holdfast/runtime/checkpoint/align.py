@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
+from holdfast.deployment import UnitId
 from holdfast.errors import CheckFailedError
 from holdfast.storage import Storage
 
@@ -54,7 +55,7 @@ def align(
         raise CheckFailedError(
             f"{unit}: {recorded if end else 'nothing was recorded yet'}, and no checkpoint knows "
             f"it: this one has read up to {last if done else before}; put the checkpoint back, or "
-            f"start again with --reset {unit.rpartition('#')[0]}"
+            f"start again with --reset {UnitId.parse(unit).segment}"
         )
     _check_log(checkpoint, unit, end)
     if last == end:
@@ -133,5 +134,6 @@ def _check_log(checkpoint: Storage, unit: str, end: str) -> None:
     if entry >= 0 and not any(map(checkpoint.exists, names)):
         raise CheckFailedError(
             f"{unit}: a batch was recorded up to entry {entry} of the source's own log, and no "
-            f"checkpoint has it: put it back, or start again with --reset {unit.rpartition('#')[0]}"
+            f"checkpoint has it: put it back, or start again with --reset "
+            f"{UnitId.parse(unit).segment}"
         )

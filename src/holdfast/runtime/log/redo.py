@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from holdfast.deployment.records import SkipRecord, SliceRecord
-from holdfast.runtime.log.slicelog import MAX_SKIPS, SliceLog
+from holdfast.runtime.log.slicelog import SliceLog, skip_version
+from holdfast.streams.records import MOST_SKIPS, Skip, Slice
 
 Step: TypeAlias = Literal["again", "adopt", "search", "fail"]
 """`again`: run the batch with the version to use now; `adopt`: take what is published without
@@ -42,18 +42,18 @@ def after_failure(
         return "fail" if adopted else "adopt"
     if used != version_to_use(published, newest):
         return "again"
-    return "fail" if published is not None or newest >= MAX_SKIPS else "search"
+    return "fail" if published is not None or newest >= MOST_SKIPS else "search"
 
 
 def skips_to_use(
-    log: SliceLog, unit: str, stored: Callable[[int], SliceRecord | None]
-) -> dict[int, SkipRecord]:
+    log: SliceLog, unit: str, stored: Callable[[int], Slice | None]
+) -> dict[int, Skip]:
     """The rows that a unit's batches leave out; `stored` tells what a batch has published."""
     found = {}
     for number in log.skipping(unit):
         newest, published = log.newest_skip(unit, number), stored(number)
         version = version_to_use(
-            published.skip if published else None, newest.version if newest else 0
+            skip_version(published) if published else None, newest.version if newest else 0
         )
         skip = log.skip(unit, number, version) if version else None
         if skip is not None:

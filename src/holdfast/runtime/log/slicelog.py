@@ -1,74 +1,90 @@
-"""The slice log of one run: typed records over a store, and who may still write them.
+"""The slice log of one run: what the record protocol says, carried out on a store.
 
-A number below the floor was decided and trimmed; putting it again would decide it twice. So what
-is put or found below the floor does not exist. Writers look at the floor before the put, which is
-no more than thrift, and again after it, which counts: they may have slept in between.
+`holdfast.streams` decides; this runs its decisions, and says in the words of the run time what they
+mean. Everything here is without memory. Who reads a stream on and on keeps a `Repairs` of its own
+(`steps`), which reads every slice once.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from holdfast.deployment import KEY_GROUPS
-from holdfast.deployment.records import (
-    R,
-    RangeRecord,
-    SkipRecord,
-    SliceRecord,
-    decode,
-    encode,
-    parse_record_name,
-    record_name,
-)
+from holdfast.deployment.slicefiles import SliceFile, group_digests
 from holdfast.errors import CheckFailedError, CorruptLogError, HoldfastError
-from holdfast.rundir.layout import ORIGIN, Layout, member
+from holdfast.rundir.layout import ORIGIN, Layout, member, record_folder
+from holdfast.runtime.log.folder import RecordFolder
 from holdfast.storage import Storage, open_storage
 from holdfast.storage.identity import new_id
+from holdfast.streams import unit as streams_unit
+from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import (
+    MOST_SKIPS,
+    Child,
+    Claim,
+    Floor,
+    Range,
+    Seal,
+    Skip,
+    Slice,
+    skip_place,
+    stream_of,
+)
+from holdfast.streams.repair import Repairs
+from holdfast.streams.steps import Get, GetFloor, Newest, Put, Steps, claims, ranges, skips, slices
 
-MAX_SKIPS = 64
-"""Versions of a batch's skip record: one per search, which ends after a while with what it has
-found by then. A batch that needs more is not saved."""
+T = TypeVar("T")
 
 
 class SupersededError(HoldfastError):
     """A newer generation has gone on; this one must stop and write nothing more."""
 
 
+class EndedError(HoldfastError):
+    """The unit has come to its end: its log is sealed, and others carry the stream on."""
+
+    def __init__(self, unit: str, ended: streams_unit.Ended, heirs: tuple[str, ...] = ()) -> None:
+        self.ended, self.heirs = ended, heirs
+        why = "has handed over" if ended.why == "handed over" else "was ended"
+        after = f" to {', '.join(heirs)}" if heirs else ""
+        super().__init__(f"{unit} {why}{after}: change {ended.change} of its stream")
+
+
 class NondeterministicError(CheckFailedError):
     """Two runs of one batch gave different rows."""
 
-    def __init__(self, unit: str, record: SliceRecord, other: SliceRecord) -> None:
-        self.unit = unit
-        self.number = record.number
-        theirs = other.digests()
-        groups = sorted(
+    def __init__(self, item: Slice, other: Slice) -> None:
+        self.unit, self.number = item.unit, item.number
+        groups = {
             group
-            for group in {*record.digests(), *theirs}
-            if record.digests().get(group) != theirs.get(group)
-        )
+            for boundary in item.files
+            for group in _differing(item.files[boundary], other.files.get(boundary, ()))
+        }
         super().__init__(
-            f"{unit}: batch {record.number} gave {record.rows} rows for epochs "
-            f"{record.after + 1}..{record.upto}, but {other.rows} rows were published by "
-            f"generation {other.generation} (key groups {groups[:8]} differ); the segment is not "
-            "deterministic: put what differs into a map declared deterministic=False"
+            f"{item.unit}: batch {item.number} gave {item.rows} rows for epochs "
+            f"{item.after + 1}..{item.upto}, but {other.rows} rows were published by "
+            f"generation {other.generation} (key groups {sorted(groups)[:8]} differ); the segment "
+            "is not deterministic: put what differs into a map declared deterministic=False"
         )
 
 
 class OtherSkipError(HoldfastError):
     """The batch was published with other rows left out; what is stored counts."""
 
-    def __init__(self, unit: str, used: int, stored: SliceRecord) -> None:
+    def __init__(self, item: Slice, stored: Slice) -> None:
         super().__init__(
-            f"{unit}: batch {stored.number} was published by generation {stored.generation} with "
-            f"version {stored.skip} of its skip record, this run used version {used}"
+            f"{item.unit}: batch {stored.number} was published by generation "
+            f"{stored.generation} with version {skip_version(stored)} of its skip record, this run "
+            f"used version {skip_version(item)}"
         )
 
 
 class SliceLog:
-    """Range, slice and skip records of one run directory."""
+    """The records of one run directory, as one writer sees them."""
 
     def __init__(
         self,
@@ -84,6 +100,7 @@ class SliceLog:
         """
         self.layout = Layout()
         self.store: Storage = store if store is not None else open_storage(root)
+        self.records = RecordFolder(self.store)
         self._new_id = new_id
         self.writer = new_id()
 
@@ -92,131 +109,160 @@ class SliceLog:
         """The run directory, as other processes open it."""
         return self.store.address("")
 
+    # Decisions
+
+    def steps(self) -> Repairs:
+        """The decisions of the protocol, with a memory of their own; for one thread."""
+        return Repairs(self.writer)
+
+    def run(self, steps: Steps[T]) -> T:
+        """Carry a decision out."""
+        return self.records.run(steps)
+
+    def child(self, unit: str) -> Child:
+        """What the change that made a unit says of it."""
+        return self.run(self.steps().child(unit))
+
+    def carriers(self, stream: str) -> tuple[Child, ...]:
+        """Who carries a stream once all changes on record are carried out; nobody before any."""
+        return tuple(self.run(self.steps().carriers(stream)))
+
+    def heirs(self, unit: str, ended: streams_unit.Ended) -> tuple[str, ...]:
+        """Who carries on what a unit has carried, as far as that is on record."""
+        if ended.change is None:
+            return ()
+        change = self.run(self.steps().find_change(stream_of(unit), ended.change))
+        return tuple(child.unit for child in change.children) if change else ()
+
+    def ended(self, unit: str, ended: streams_unit.Ended) -> HoldfastError:
+        """What a unit that comes to its end is to raise."""
+        if ended.why == "left behind":
+            return SupersededError(f"{unit}: what it needs was trimmed: a newer unit went on")
+        return EndedError(unit, ended, self.heirs(unit, ended))
+
     # Ranges
 
-    def range(self, unit: str, number: int) -> RangeRecord | None:
-        record = self._get(RangeRecord, member(self.layout.ranges(unit), number))
-        if record is not None and number < self.floor(self.layout.unit_floors(unit)):
-            return None
-        return record
+    def range(self, unit: str, batch: int) -> Range | None:
+        """The range of a batch, if it is on record."""
+        return self.run(self.steps().find_recorded(unit, batch))
 
-    def need_range(self, unit: str, number: int) -> RangeRecord | None:
-        """The range record a batch depends on; None only for the one before the first."""
-        if number < 0:
-            return None
-        record = self.range(unit, number)
+    def need_range(self, unit: str, batch: int) -> Range:
+        """The range of a batch that somebody depends on."""
+        record = self.range(unit, batch)
         if record is None:
-            raise self._missing(self.layout.ranges(unit), self.layout.unit_floors(unit), number)
+            raise self._missing(ranges(unit), batch)
         return record
 
-    def put_range(self, record: RangeRecord) -> RangeRecord:
-        """Fix what a batch reads; returns the record that counts, maybe someone else's."""
-        name = member(self.layout.ranges(record.unit), record.number, record.timeline)
-        floors = self.layout.unit_floors(record.unit)
-        record = replace(record, writer=self.writer)
-        return self._put_above(floors, RangeRecord, name, record, unit=record.unit)
+    def newest_batch(self, unit: str) -> int:
+        """The newest batch whose range is on record, -1 for none."""
+        return self.run(self.steps().newest_batch(unit))
 
-    def put_time(self, unit: str, number: int) -> float:
-        """When a range record was put, wall-clock seconds; 0 if that is not known."""
-        return self.store.put_time(member(self.layout.ranges(unit), number)) or 0.0
-
-    def newest_range(self, unit: str, start: int = -1) -> int:
-        """Number of the newest range record, -1 for none; walks on from `start` if given."""
-        if start < 0:
-            names = self.store.names(self.layout.ranges(unit))
-            return parse_record_name(names[-1])[1] if names else -1
-        while self.store.exists(member(self.layout.ranges(unit), start + 1)):
-            start += 1
-        return start
+    def put_time(self, record: Range | Slice) -> float | None:
+        """When a record was put, wall-clock seconds; None if it is gone, or that is not known."""
+        folder = (ranges if isinstance(record, Range) else slices)(record.unit)
+        return self.store.put_time(member(record_folder(folder), record.number))
 
     # Skips
 
-    def skip(self, unit: str, number: int, version: int) -> SkipRecord | None:
-        return self._get(SkipRecord, member(self.layout.skips(unit, version), number))
+    def skip(self, unit: str, batch: int, version: int) -> Skip | None:
+        found: Skip | None = self.records.execute(Get(skips(unit), skip_place(batch, version)))
+        return found
 
-    def newest_skip(self, unit: str, number: int) -> SkipRecord | None:
+    def newest_skip(self, unit: str, batch: int) -> Skip | None:
         """The skip record with all the rows of a batch that anyone has failed on."""
         newest = None
-        for version in range(1, MAX_SKIPS + 1):
-            found = self.skip(unit, number, version)
+        for version in range(1, MOST_SKIPS + 1):
+            found = self.skip(unit, batch, version)
             if found is None:
                 break
             newest = found
         return newest
 
     def skipping(self, unit: str) -> list[int]:
-        """Numbers of the batches that have a skip record."""
-        names = self.store.names(self.layout.skips(unit, 1))
-        return [parse_record_name(name)[1] for name in names]
+        """The batches that have a skip record."""
+        names = self.store.names(record_folder(skips(unit)))
+        return sorted({int(name) // MOST_SKIPS for name in names})
 
-    def put_skip(self, record: SkipRecord) -> SkipRecord:
+    def put_skip(self, record: Skip) -> Skip:
         """Leave out rows of a batch; returns the record that counts, maybe someone else's."""
-        folder = self.layout.skips(record.unit, record.version)
-        name = member(folder, record.number, record.timeline)
-        floors = self.layout.unit_floors(record.unit)
-        record = replace(record, writer=self.writer)
-        return self._put_above(floors, SkipRecord, name, record, unit=record.unit)
+        place = skip_place(record.batch, record.version)
+        record = replace(record, number=place, writer=self.writer)
+        if self.range(record.unit, record.batch) is None:
+            raise self._missing(ranges(record.unit), record.batch)
+        stored: Skip = self.records.execute(Put(skips(record.unit), place, record))
+        if self.range(record.unit, record.batch) is None:  # looked at afterwards: that counts
+            self.store.delete(member(record_folder(skips(record.unit)), place))
+            raise self._missing(ranges(record.unit), record.batch)
+        return stored
 
     # Slices
 
-    def slice(self, boundary: str, shard: int, number: int) -> SliceRecord | None:
-        return self._get(SliceRecord, member(self.layout.slices(boundary, shard), number))
+    def slice(self, unit: str, number: int) -> Slice | None:
+        """What a batch has published, if it has."""
+        found = self.records.execute(Get(slices(unit), number))
+        return found if isinstance(found, Slice) else None
 
-    def need_slice(self, boundary: str, shard: int, number: int) -> SliceRecord:
-        record = self.slice(boundary, shard, number)
-        floors = self.layout.slice_floors(boundary, shard)
-        if record is None or number < self.floor(floors):
-            raise self._missing(self.layout.slices(boundary, shard), floors, number)
-        return record
+    def need_slice(self, unit: str, number: int) -> Slice:
+        found = self.slice(unit, number)
+        if found is None or number < self.floor(slices(unit)).number:
+            raise self._missing(slices(unit), number)
+        return found
 
-    def slices_from(self, boundary: str, shard: int, number: int) -> Iterator[SliceRecord]:
+    def slices_from(self, unit: str, number: int) -> Iterator[Slice]:
         """Published slices from a number on, found by name: no directory is listed."""
-        while (record := self.slice(boundary, shard, number)) is not None:
-            yield record
+        while (found := self.slice(unit, number)) is not None:
+            yield found
             number += 1
 
-    def put_slice(self, record: SliceRecord, *, unit: str, adopt: bool = False) -> SliceRecord:
-        """Publish a slice; returns the record that counts.
+    def publish(self, item: Slice, *, adopt: bool = False) -> Slice:
+        """Make a batch visible; returns the slice that counts.
 
-        Raises if the number was published with other rows, or made from other rows, unless these
+        Raises if the batch was published with other rows, or made from other rows, unless these
         are to be adopted. What differs in the rounding of floats alone is not another row.
         """
-        floors = self.layout.slice_floors(record.boundary, record.shard)
-        record = replace(record, writer=self.writer)
-        folder = self.layout.slices(record.boundary, record.shard)
-        name = member(folder, record.number, record.timeline)
-        stored = self._put_above(floors, SliceRecord, name, record, unit=unit)
-        if adopt or stored.same_content(record):
-            return stored
-        if stored.skip != record.skip:
-            raise OtherSkipError(unit, record.skip, stored)
-        if self._rounded(stored, record):
-            return stored
-        raise NondeterministicError(unit, record, stored)
+        item = replace(item, writer=self.writer)
+        try:
+            told = self.run(self.steps().publish(item))
+        except streams_unit.NondeterministicError:
+            stored = self.need_slice(item.unit, item.number)
+            if adopt or self._rounded(stored, item):
+                return stored
+            raise NondeterministicError(item, stored) from None
+        match told:
+            case "published":
+                return item
+            case "adopted":
+                return self.need_slice(item.unit, item.number)
+            case "trimmed":
+                raise self._missing(slices(item.unit), item.number)
+            case "sealed":
+                seal: Seal = self.records.execute(Get(slices(item.unit), item.number))
+                raise self.ended(item.unit, streams_unit.Ended(why="sealed", change=seal.change))
+            case "other skip":
+                stored = self.need_slice(item.unit, item.number)
+                if adopt:
+                    return stored
+                raise OtherSkipError(item, stored)
 
-    def _rounded(self, stored: SliceRecord, record: SliceRecord) -> bool:
-        if not stored.same_batch(record) or stored.rows != record.rows:
+    def _rounded(self, stored: Slice, item: Slice) -> bool:
+        if (stored.after, stored.upto, stored.rows) != (item.after, item.upto, item.rows):
             return False
         import pyarrow as pa  # noqa: PLC0415 - slow to load, and hardly ever needed here
 
         from holdfast.runtime.log.rounding import same_but_for_rounding  # noqa: PLC0415 - the same
         from holdfast.runtime.log.slices import read_slice  # noqa: PLC0415 - the same
 
-        folder = self.data(record.boundary, record.shard)
+        boundary = next(iter(item.files))
+        folder = self.data(item.unit, boundary)
         mine, theirs = (
-            pa.Table.from_batches(read_slice(folder, item, range(KEY_GROUPS)))
-            for item in (record, stored)
+            pa.Table.from_batches(read_slice(folder, found.files[boundary], range(KEY_GROUPS)))
+            for found in (item, stored)
         )
         return same_but_for_rounding(mine, theirs)
 
-    def slice_time(self, record: SliceRecord) -> float | None:
-        """When a slice was published, wall-clock seconds; None if it was trimmed meanwhile."""
-        folder = self.layout.slices(record.boundary, record.shard)
-        return self.store.put_time(member(folder, record.number, record.timeline))
-
-    def data(self, boundary: str, shard: int) -> Storage:
-        """Where the slice files of a boundary's shard are."""
-        return self.store.below(self.layout.data(boundary, shard))
+    def data(self, unit: str, boundary: str) -> Storage:
+        """Where the slice files of a unit on a boundary are."""
+        return self.store.below(self.layout.data(unit, boundary))
 
     # Time
 
@@ -251,80 +297,64 @@ class SliceLog:
 
     # Generations
 
-    def claim(self, unit: str, generation: int) -> None:
-        """Tell older generations to stop; a courtesy, as safety rests on the records alone.
+    def claim(self, unit: str, generation: int, replica: int = 0) -> None:
+        """Take a generation of a replica, and tell older ones to stop.
 
-        Only the newest claim counts, so the older ones are removed: a unit that is taken over
-        again and again leaves no trail.
+        It is exclusive: whoever else was given the same number must not write its checkpoint. Only
+        the newest claim counts, so the older ones are removed: a unit that is taken over again and
+        again leaves no trail.
         """
-        folder = self.layout.generations(unit)
-        self.store.put_if_absent(member(folder, generation), self.writer.encode())
-        self._delete_below(folder, generation)
+        folder = claims(unit, replica)
+        claim = Claim(unit=unit, replica=replica, number=generation, writer=self.writer)
+        stored: Claim = self.records.execute(Put(folder, generation, claim))
+        if stored != claim:
+            raise SupersededError(f"{unit}: generation {generation} was claimed by {stored.writer}")
+        # Looked at afterwards: an older number may be free again because its claim was removed.
+        self.check_current(unit, generation, replica)
+        for name in self.store.names(record_folder(folder)):
+            if int(name) < generation:
+                self.store.delete(f"{record_folder(folder)}/{name}")
 
-    def claim_path(self, unit: str, generation: int) -> str:
+    def claim_path(self, unit: str, generation: int, replica: int = 0) -> str:
         """Address of the record of a generation's claim to the unit: for who watches for it."""
-        return self.store.address(member(self.layout.generations(unit), generation))
+        return self.records.address(claims(unit, replica), generation)
 
-    def check_current(self, unit: str, generation: int) -> None:
+    def check_current(self, unit: str, generation: int, replica: int = 0) -> None:
         """Raise if a newer generation has claimed the unit."""
-        names = self.store.names(self.layout.generations(unit))
-        newest = max((parse_record_name(name)[1] for name in names), default=generation)
+        newest = self.records.execute(Newest(claims(unit, replica)))
         if newest > generation:
             raise SupersededError(f"{unit}: generation {generation} was replaced by {newest}")
 
     # Floors
 
-    def floor(self, folder: str) -> int:
-        """The first number of a folder that is not trimmed."""
-        names = self.store.names(folder)
-        return max((parse_record_name(name)[1] for name in names), default=0)
+    def floor(self, folder: str) -> Floor:
+        """What of a folder is trimmed."""
+        found: Floor = self.records.execute(GetFloor(folder))
+        return found
 
-    def raise_floor(self, folder: str, number: int) -> None:
-        """Announce that everything below a number is about to be removed."""
-        self.store.put_if_absent(member(folder, number), self.writer.encode())
-        self._delete_below(folder, number)
-
-    def _delete_below(self, folder: str, number: int) -> None:
-        for name in self.store.names(folder):
-            if parse_record_name(name)[1] < number:
-                self.store.delete(f"{folder}/{name}")
-
-    def _check_floor(self, folder: str, number: int, unit: str) -> None:
-        floor = self.floor(folder)
-        if number < floor:
-            raise SupersededError(
-                f"{unit}: record {record_name(number)} was trimmed (floor {floor}): "
-                "a newer unit went on"
-            )
-
-    def _put_above(self, floors: str, kind: type[R], name: str, record: R, *, unit: str) -> R:
-        """Put a record unless its number is below the floor, or is when the put is over."""
-        self._check_floor(floors, record.number, unit)
-        stored = self._put(kind, name, record)
-        try:
-            self._check_floor(floors, record.number, unit)
-        except SupersededError:
-            self.store.delete(name)
-            raise
-        return stored
-
-    def _missing(self, folder: str, floors: str, number: int) -> HoldfastError:
+    def _missing(self, folder: str, number: int) -> HoldfastError:
         """Why a record is not there that somebody depends on: floors rise before it is removed."""
-        name, floor = member(folder, number), self.floor(floors)
+        floor = self.floor(folder).number
         if number < floor:
-            return SupersededError(f"{name} was trimmed (floor {floor}): a newer unit went on")
+            return SupersededError(
+                f"{folder}/{number} was trimmed (floor {floor}): a newer unit went on"
+            )
         return CorruptLogError(
             f"is not there, and nothing from {floor} on was trimmed: removed, or never put",
-            path=self.store.address(name),
+            path=self.records.address(folder, number),
         )
 
-    def _get(self, kind: type[R], name: str) -> R | None:
-        data = self.store.get(name)
-        return None if data is None else decode(kind, data, path=self.store.address(name))
 
-    def _put(self, kind: type[R], name: str, record: R) -> R:
-        data = encode(record)
-        stored = self.store.put_if_absent(name, data)
-        if stored == data:
-            return record
-        return decode(kind, stored, path=self.store.address(name))
+def skip_version(item: Slice | None) -> int:
+    """Which version of its skip record a slice was made with; 0: nothing was left out."""
+    return int(item.skip or 0) if item is not None else 0
+
+
+def trimmed(error: TrimmedError) -> SupersededError:
+    """What it means for a running unit that what it reads is gone: somebody else has read it."""
+    return SupersededError(f"{error}: a newer unit went on")
+
+
+def _differing(mine: Iterable[SliceFile], theirs: Iterable[SliceFile]) -> set[int]:
+    left, right = group_digests(mine), group_digests(theirs)
+    return {group for group in {*left, *right} if left.get(group) != right.get(group)}

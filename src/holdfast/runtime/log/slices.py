@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.deployment.keygroups import DIGEST_MODULUS
-from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import CorruptLogError
 from holdfast.storage import Storage
 from holdfast.storage.interface import Span
@@ -75,13 +75,13 @@ def write_slice_file(folder: Storage, name: str, rows: Any, groups: Any, hashes:
     )
 
 
-def read_slice(folder: Storage, record: SliceRecord, groups: range) -> Iterator[Any]:
-    """The record batches of a slice that hold the given key groups, verified.
+def read_slice(folder: Storage, files: Iterable[SliceFile], groups: range) -> Iterator[Any]:
+    """The record batches of a slice on one boundary that hold the given key groups, verified.
 
     Files are read in the order of the record and groups in ascending order, so that every reader
     of a batch sees the same rows in the same order.
     """
-    for file in record.files:
+    for file in files:
         wanted = [part for part in file.parts if part.group in groups]
         if wanted:
             yield from read_slice_file(folder, file, wanted)

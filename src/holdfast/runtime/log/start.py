@@ -1,12 +1,12 @@
 """Whether a unit can begin where it has to, given what is still in the log.
 
 Problem: a unit goes on from its checkpoint, or from its newest range record if it needs none, or
-from batch 0. The log keeps only what retained batches read. So a checkpoint that vanished, an
+from its birth. The log keeps only what retained batches read. So a checkpoint that vanished, an
 operator that is reset or a sink that is added later may need slices that were trimmed long ago.
 Such a unit would wait for them for ever; it must be refused instead, with what is missing and the
 first epoch that is still there.
 
-Cost: a few small folders are listed per input shard; slices are read only to word a refusal.
+Cost: a few small folders are listed per input log; slices are read only to word a refusal.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import Change, Seal
+from holdfast.streams.steps import Get, changes, ranges, slices
+from holdfast.streams.unit import Position
 
 KEEP = "choose another --run-dir; under --keep-input any operator can be reset later"
 
@@ -57,13 +61,14 @@ def find_gap(
     Segments in `fresh` are begun anew: what they have published and recorded does not count.
     """
     segment = deployment.segment(unit.segment)
-    missing, starts = None, {}
-    if segment.name not in fresh:
-        missing = _missing_own(log, segment, unit, first)
-        previous = log.range(str(unit), first - 1) if first > 0 else None
-        starts = dict(previous.inputs) if previous else {}
+    missing, after = None, -1
+    if segment.name not in fresh and _has_begun(log, segment.name):
+        missing = _missing_own(log, unit, first)
+        if missing is None:
+            found = log.run(log.steps().position_at(str(unit), first))
+            after = found.after if isinstance(found, Position) else -1
     if missing is None:
-        missing = _missing_input(log, deployment, segment, starts, fresh)
+        missing = _missing_input(log, deployment, segment, after, fresh)
     if missing is None:
         return None
     epoch = first_whole_epoch(log, deployment, segment, fresh)
@@ -72,7 +77,7 @@ def find_gap(
 
 def thread_start(log: SliceLog, unit: UnitId) -> int:
     """The batch that a unit without a checkpoint begins with: it does its newest one again."""
-    return max(0, log.newest_range(str(unit)))
+    return max(0, log.newest_batch(str(unit)))
 
 
 def rebuilt_start(
@@ -107,7 +112,8 @@ def lost_offset(log: SliceLog, unit: UnitId) -> BadInputError | None:
 
     Its records say how far Spark had read, in Spark's words; only a checkpoint can take it there.
     """
-    record = log.range(str(unit), log.newest_range(str(unit)))
+    newest = log.newest_batch(str(unit))
+    record = log.range(str(unit), newest) if newest >= 0 else None
     position = record.source if record is not None else None
     if not isinstance(position, Mapping) or position.get("offset") is None:
         return None
@@ -123,31 +129,13 @@ def first_whole_epoch(
 ) -> int | None:
     """The first epoch from which on all inputs of a segment are in the log, cut cleanly.
 
-    That is one past the first epoch at which every shard of every input has ended a slice and
-    after which it has them all.
+    That is one past the first end of all inputs after which nothing is trimmed.
     """
-    shards = [
-        (name, shard, log.floor(log.layout.slice_floors(name, shard)))
-        for name in segment.inputs
-        if deployment.producer(name).name not in fresh
-        for shard in range(deployment.producer(name).shards)
-    ]
-    ends: list[int] = []
-    at: list[int] = []
-    for name, shard, floor in shards:
-        record = log.slice(name, shard, floor)
-        if record is None:
-            return None
-        ends.append(record.after)
-        at.append(floor)
-    # Each step moves a shard that lags to its next end, so all are read at most once.
-    while ends and min(ends) < max(ends):
-        lagging = ends.index(min(ends))
-        name, shard, _ = shards[lagging]
-        record = log.slice(name, shard, at[lagging])
-        if record is None:
-            return None
-        ends[lagging], at[lagging] = record.upto, at[lagging] + 1
+    streams = [name for name in deployment.streams_read(segment) if name not in fresh]
+    after = max((_trimmed_upto(log, stream) for stream in streams), default=-1)
+    if after < 0 or all(_is_end(log, stream, after) for stream in streams):
+        return after + 1
+    ends = log.run(log.steps().common_ends(streams, after))
     return ends[0] + 1 if ends else None
 
 
@@ -163,16 +151,17 @@ def upstream_to_reset(
     for segment in reversed(deployment.segments):
         if segment.name not in needed:
             continue
-        for name in segment.inputs:
-            producer = deployment.producer(name)
-            if _is_trimmed(log, name, producer.shards):
-                needed.add(producer.name)
+        for stream in deployment.streams_read(segment):
+            if _trimmed_upto(log, stream) >= 0:
+                needed.add(stream)
     found = [segment for segment in deployment.segments if segment.name in needed]
     if any(segment.kind == "source" for segment in found):
         return ()
     # Everything after a segment is reset with it.
-    logs = {boundary.name for segment in found for boundary in segment.outputs}
-    return tuple(segment.name for segment in found if not logs & set(segment.inputs))
+    logs = {segment.name for segment in found}
+    return tuple(
+        segment.name for segment in found if not logs & set(deployment.streams_read(segment))
+    )
 
 
 def require_start(
@@ -214,17 +203,17 @@ def refusal(
     )
 
 
-def _missing_own(log: SliceLog, segment: Segment, unit: UnitId, first: int) -> str | None:
+def _missing_own(log: SliceLog, unit: UnitId, first: int) -> str | None:
     """A batch needs its own range record and the one before; and must not be published anew."""
-    floor = log.floor(log.layout.unit_floors(str(unit)))
+    name = str(unit)
+    floor = log.floor(ranges(name)).number
     if max(first - 1, 0) < floor:
         return f"its own batches before {floor} are trimmed"
-    if first > 0 and log.range(str(unit), first - 1) is None:
+    if first > 0 and log.range(name, first - 1) is None:
         return f"its range record {first - 1} is gone"
-    for boundary in segment.outputs:
-        floor = log.floor(log.layout.slice_floors(boundary.name, unit.shard))
-        if first < floor:
-            return f"what it published before batch {floor} was read and trimmed"
+    floor = log.floor(slices(name)).number
+    if first < floor and not isinstance(log.records.execute(Get(slices(name), floor)), Seal):
+        return f"what it published before batch {floor} was read and trimmed"
     return None
 
 
@@ -232,19 +221,41 @@ def _missing_input(
     log: SliceLog,
     deployment: Deployment,
     segment: Segment,
-    starts: Mapping[str, tuple[int, ...]],
+    after: int,
     fresh: Collection[str],
 ) -> str | None:
-    for name in segment.inputs:
-        producer = deployment.producer(name)
-        if producer.name in fresh:
+    steps = log.steps()
+    for stream in deployment.streams_read(segment):
+        if stream in fresh or not _has_begun(log, stream):
             continue
-        for shard in range(producer.shards):
-            floor = log.floor(log.layout.slice_floors(name, shard))
-            if (starts[name][shard] if name in starts else 0) < floor:
-                return f"the first slices of its input {name} are trimmed"
+        try:
+            log.run(steps.ends(stream, after, after))
+        except TrimmedError:
+            boundary = next(
+                name for name in segment.inputs if deployment.producer(name).name == stream
+            )
+            return f"the first slices of its input {boundary} are trimmed"
     return None
 
 
-def _is_trimmed(log: SliceLog, boundary: str, shards: int) -> bool:
-    return any(log.floor(log.layout.slice_floors(boundary, shard)) for shard in range(shards))
+def _has_begun(log: SliceLog, stream: str) -> bool:
+    return isinstance(log.records.execute(Get(changes(stream), 0)), Change)
+
+
+def _trimmed_upto(log: SliceLog, stream: str) -> int:
+    """The newest epoch of which a log of the stream has lost slices, -1 for none."""
+    found = log.run(log.steps().changes_of(stream))
+    units = [child.unit for change in found for child in change.children]
+    return max((log.floor(slices(unit)).epoch for unit in units), default=-1)
+
+
+def _is_end(log: SliceLog, stream: str, epoch: int) -> bool:
+    """Whether all logs that carry a stream at an epoch have ended a slice there."""
+    for child in log.run(log.steps().carriers(stream)):
+        floor = log.floor(slices(child.unit))
+        if floor.epoch == epoch:
+            continue
+        found = log.run(log.steps().log(child.unit, epoch - 1, epoch)).slices
+        if not found or found[0].upto != epoch:
+            return False
+    return True

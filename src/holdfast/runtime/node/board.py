@@ -64,7 +64,9 @@ class Board:
                 if known is None or known.generation != status.generation:
                     continue
                 report = clipped(status)
-                if known.state in ("failed", "stopped") and (known.error or not report.error):
+                if known.state in ("failed", "stopped", "ended") and (
+                    known.error or not report.error
+                ):
                     continue  # it has ended; only a reason that comes late is news
                 self._reports[status.unit] = report
                 if (report.state, report.batch, report.error) != (

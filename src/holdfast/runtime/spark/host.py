@@ -31,6 +31,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.tables import fix_tables
@@ -118,7 +119,7 @@ class SparkUnitHost:
             raise JavaEndedError(f"the Java of this node has ended with {ended}")
         with self._lock:
             units = list(self._units.values())
-        return [unit.status() for unit in units]
+        return [_status(unit) for unit in units]
 
     def _java_ended(self) -> int | None:
         """The exit code of this node's own Java, None while it runs or was never started."""
@@ -236,13 +237,14 @@ class SparkUnitHost:
         segment = self._deployment.segment(unit.segment)
         self._watch.start()
         log = SliceLog(self._root, self._store)
+        begin(log, self._deployment)
         context = UnitContext(
             unit=unit,
             generation=generation,
             segment=segment,
             deployment=self._deployment,
             log=log,
-            trimmer=Trimmer(log=log, deployment=self._deployment, keep_input=self._keep_input),
+            trimmer=Trimmer(log, self._deployment, keep_input=self._keep_input),
             crash=self._crash(),
             watch=self._watch,
         )
@@ -268,7 +270,7 @@ class SparkUnitHost:
     def _claim(self, context: UnitContext) -> None:
         """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
         log = context.log
-        log.claim(context.name, context.generation)
+        log.claim(context.name, context.generation, context.replica)
         first = thread_start(log, context.unit)
         require_start(log, context.deployment, context.unit, first=first)
 
@@ -346,6 +348,15 @@ class SparkUnitHost:
         return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
+def _status(unit: SparkUnit | ThreadUnit | _Starting) -> UnitReport:
+    try:
+        return unit.status()
+    except (HoldfastError, OSError):
+        # What waits could not be read. The unit fails on it by name when it comes to read it; the
+        # others of this node have nothing to do with it.
+        return unit.progress.report
+
+
 class _Starting:
     """Stands for a unit while its session and schemas are being made."""
 
@@ -353,17 +364,17 @@ class _Starting:
         self.unit, self.generation = unit, generation
         self.turn = turn
         self.stopping = False
-        self._progress = Progress(unit, generation)
+        self.progress = Progress(unit, generation)
 
     def status(self) -> UnitReport:
-        return self._progress.report
+        return self.progress.report
 
     def fail(self, error: BaseException, operator: str) -> None:
         text = "".join(traceback.format_exception(error))
-        self._progress.tell(state="failed", error=text, operator=operator)
+        self.progress.tell(state="failed", error=text, operator=operator)
 
     def cancel(self) -> None:
-        self._progress.tell(state="stopped")
+        self.progress.tell(state="stopped")
 
     def stop(self) -> None:
         self.stopping = True

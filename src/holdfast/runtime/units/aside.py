@@ -13,9 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.runtime.log.slicelog import MAX_SKIPS
 from holdfast.storage import Storage
 from holdfast.storage.interface import LEFTOVER_S
+from holdfast.streams.records import MOST_SKIPS
 
 log = logging.getLogger("holdfast.node")
 
@@ -54,7 +54,7 @@ def keep_version(folder: Storage, number: int, version: int) -> None:
     Also what was put aside for a record that its writer did not live to put.
     """
     for boundary in folder.folders(""):
-        for other in range(1, MAX_SKIPS + 1):
+        for other in range(1, MOST_SKIPS + 1):
             if other != version:
                 forget(folder.below(boundary), number, other)
 

@@ -19,7 +19,7 @@ import os
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.deployment import KEY_GROUPS, Boundary
-from holdfast.deployment.records import RangeRecord
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE
-from holdfast.runtime.log.backlog import Backlog
-from holdfast.runtime.log.protocol import Batching, next_range, read_range
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
+from holdfast.streams.unit import End, Proposal, RunBatch
 
 NOT_A_NUMBER = "NaN"
 """What an upsert's key is in Sqlite if it is a float that is no number."""
@@ -63,33 +62,25 @@ class ExporterUnit(ThreadUnit):
         super().__init__(context)
         self._delivery = delivery
         self._schema = schema
-        producers = {name: context.deployment.producer(name) for name in context.segment.inputs}
-        self._backlog = Backlog(
-            context.log, {name: producer.shards for name, producer in producers.items()}
-        )
         self._batching = Batching(batch_epochs=context.segment.batch_epochs)
+        self.reach = self._batching.reach
 
-    def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
-        unread = self._backlog.after(previous)
-        proposed = next_range(previous, unread, self._batching, unit=self.context.name)
-        self.progress.tell(waiting=proposed.upto - proposed.after if proposed else 0)
+    def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
+        proposed = self._batching.propose(after, ends, limit)
+        self.progress.tell(waiting=proposed.upto - after if proposed else 0)
         return proposed
 
-    def missing(self) -> tuple[str, ...]:
-        return self._backlog.missing
-
-    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
-        log = self.context.log
+    def run_batch(self, step: RunBatch) -> None:
+        context, record, number = self.context, step.range, step.position.batch
         batches: list[Any] = []
-        for name, shards in read_range(previous, record).items():
-            for shard, numbers in enumerate(shards):
-                folder = log.data(name, shard)
-                for number in numbers:
-                    item = self._backlog.slice(name, shard, number)
-                    batches += read_slice(folder, item, range(KEY_GROUPS))
+        for boundary in context.segment.inputs:
+            stream = context.deployment.producer(boundary).name
+            for item in context.log.run(self.steps.read(stream, record.after, record.upto)):
+                folder = context.log.data(item.unit, boundary)
+                batches += read_slice(folder, item.files.get(boundary, ()), range(KEY_GROUPS))
         rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
-        with self._delivery.prepared(record.number, rows) as deliver:
-            if self._is_due(record.number):
+        with self._delivery.prepared(number, rows) as deliver:
+            if self._is_due(number):
                 deliver()
         self.progress.add(rows_in=rows.num_rows, rows_out=rows.num_rows)
 
@@ -98,9 +89,9 @@ class ExporterUnit(ThreadUnit):
 
         Raises if a newer generation has taken over, as that one delivers it.
         """
-        log, name = self.context.log, self.context.name
-        log.check_current(name, self.context.generation)
-        return log.range(name, number + 1) is None
+        context = self.context
+        context.log.check_current(context.name, context.generation, context.replica)
+        return context.log.range(context.name, number + 1) is None
 
 
 class ParquetDelivery(Delivery):
@@ -254,7 +245,7 @@ def make_delivery(
     life = Life(sink=name, id=log.life(context.name))
     match sink:
         case Parquet(path=path):
-            resumed = log.newest_range(context.name) >= 0
+            resumed = log.newest_batch(context.name) >= 0
             return ParquetDelivery(run_dir / path, life, resumed=resumed, new_id=context.new_id)
         case Sqlite(path=path, table=table):
             return SqliteDelivery(run_dir / path, table, life, boundary, schema)

@@ -21,15 +21,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.deployment.records import RangeRecord, parse_record_name
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files
 from holdfast.rundir.layout import member, unit_folder
 from holdfast.storage import Storage
+from holdfast.streams.records import Range
 
 MAX_CLAIM_FILES = 1000
 """Most files one batch takes, so that its range record stays small."""
@@ -80,12 +80,12 @@ class FileRows:
     def max_epochs(self) -> int:
         return MAX_EPOCHS
 
-    def claim(self, record: RangeRecord) -> RangeRecord:
-        """Add the files that wait, up to the limits, to a proposed range."""
+    def claim(self, after: int, upto: int) -> Any:
+        """The files that wait, up to the limits: what a batch that reads so much takes."""
         per_epoch = self._source.files_per_epoch
         most = MAX_CLAIM_FILES
         if per_epoch is not None:
-            most = min(most, per_epoch * (record.upto - record.after))
+            most = min(most, per_epoch * (upto - after))
         files: list[tuple[int, str]] = []
         weight = EXPANSION.get(self._source.format, 1)
         size = 0
@@ -93,16 +93,16 @@ class FileRows:
             size += weight * item.size
             if files and size > MAX_CLAIM_BYTES:
                 break
-            epoch = record.upto if per_epoch is None else record.after + 1 + index // per_epoch
+            epoch = upto if per_epoch is None else after + 1 + index // per_epoch
             files.append((epoch, str(self._path / item.name)))
-        return replace(record, source={"files": files})
+        return {"files": files}
 
-    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:
+    def tables(self, record: Range, epoch: int) -> tuple[Any, Any]:
         """The rows of one epoch, twice: of other shards' rows nothing is known."""
         rows = self.table(record, epoch)
         return rows, rows
 
-    def table(self, record: RangeRecord, epoch: int) -> Any:
+    def table(self, record: Range, epoch: int) -> Any:
         """The rows of one epoch; the batch's files count as taken from now on."""
         files = record.source["files"]
         self._taken.add(record.number, [Path(path).name for _, path in files], self._listing.names)
@@ -215,10 +215,10 @@ class TakenFiles:
         self.names.clear()
         self._since = 0
         snapshots = self._store.names(self._snapshots)
-        covered = parse_record_name(snapshots[-1])[1] if snapshots else -1
+        covered = int(snapshots[-1]) if snapshots else -1
         found = [f"{self._snapshots}/{name}" for name in snapshots[-1:]]
         for name in self._store.names(self._deltas):
-            if parse_record_name(name)[1] > covered:
+            if int(name) > covered:
                 found.append(f"{self._deltas}/{name}")
                 self._since += 1
         for name in found:
@@ -245,6 +245,6 @@ class TakenFiles:
         self._store.put_if_absent(member(self._snapshots, number), data)
         for folder, end in ((self._snapshots, number), (self._deltas, number + 1)):
             for name in self._store.names(folder):
-                if parse_record_name(name)[1] < end:
+                if int(name) < end:
                     self._store.delete(f"{folder}/{name}")
         self._since = 0

@@ -18,6 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE, check_apart
@@ -52,9 +53,9 @@ def check_sinks(pipeline: Pipeline, run_dir: Path, fresh: Collection[str] = ()) 
     check_apart(sinks, run_dir, taken=own_places(run_dir))
     log = SliceLog(run_dir)
     for operator in pipeline.sinks:
-        unit = f"{operator.name}#0"
+        unit = str(UnitId(segment=operator.name))
         known = None if operator.name in fresh else log.known_life(unit)
-        resumed = operator.name not in fresh and log.newest_range(unit) >= 0
+        resumed = operator.name not in fresh and log.newest_batch(unit) >= 0
         life = Life(sink=operator.name, id=known)
         match operator.sink:
             case Parquet(path=path):

@@ -15,14 +15,15 @@ generation whose Spark has read the same range again, which `align` sees to.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from holdfast.deployment.records import Json, RangeRecord
-from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.runtime.log.batching import Batching
+from holdfast.streams.records import Range
+from holdfast.streams.unit import Proposal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
+class SourcePosition:
     """Where a native source stands after a batch: the `source` of its range record."""
 
     offset: str | None = None
@@ -35,11 +36,11 @@ class Position:
     """The watermark before this batch; rows older than it are late."""
 
     @classmethod
-    def after(cls, record: RangeRecord | None) -> Position:
+    def after(cls, record: Range | None) -> SourcePosition:
         """The position on record."""
         return cls(**record.source) if record is not None else cls()
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -65,11 +66,14 @@ Step = Literal["finish", "wait", "publish", "done", "put", "replan", "lost"]
 """
 
 
-def next_step(newest: RangeRecord | None, *, published: bool, read: Read | None) -> Step:
-    """The next step of whoever has its turn; `read` is None for the idle clock."""
-    known = Position.after(newest)
+def next_step(newest: Range | None, number: int, *, published: bool, read: Read | None) -> Step:
+    """The next step of whoever has its turn; `read` is None for the idle clock.
+
+    `number` is the batch of the newest record, -1 without one.
+    """
+    known = SourcePosition.after(newest)
     waits = newest is not None and not published
-    if newest is not None and waits and known.batch < newest.number:
+    if newest is not None and waits and known.batch < number:
         return "finish"
     if read is None:
         return "wait" if waits else "put"
@@ -84,42 +88,33 @@ def next_step(newest: RangeRecord | None, *, published: bool, read: Read | None)
     return "replan" if newest is not None and read.start == known.start else "lost"
 
 
-def next_record(
-    newest: RangeRecord | None,
+def next_batch(
+    newest: Range | None,
+    number: int,
     read: Read | None,
     *,
-    unit: str,
-    generation: int,
     upto: int,
     watermark_us: int | None,
-) -> RangeRecord:
-    """The record after the newest one: of the rows in hand, or of an empty batch."""
-    number = newest.number + 1 if newest else 0
-    known = Position.after(newest)
-    position = Position(
+) -> Proposal:
+    """Batch `number`, after the newest on record: of the rows in hand, or an empty one."""
+    known = SourcePosition.after(newest)
+    position = SourcePosition(
         offset=read.end if read else known.offset,
         start=read.start if read else known.start,
         batch=number if read else known.batch,
         watermark_us=watermark_us,
     )
-    return RangeRecord(
-        unit=unit,
-        number=number,
-        after=newest.upto if newest else -1,
-        upto=upto,
-        source=position.to_json(),
-        generation=generation,
-    )
+    return Proposal(upto=upto, source=position.to_json())
 
 
-def stamp(last: int, tick: int, batching: Batching) -> int:
+def stamp(after: int, tick: int, batching: Batching, limit: int | None = None) -> int:
     """The end epoch of a batch whose rows are here: that which is due, else the next to be.
 
     Rows do not wait for the clock: one interval ahead of it is the most they get, as Spark is
-    triggered once per interval.
+    triggered once per interval. A `limit` must be met.
     """
-    due = epoch_due(last, tick, batching)
-    if due is not None:
-        return due
-    span = batching.batch_epochs
-    return ((last + 1) // span + 1) * span - 1
+    due = batching.due(after, tick, limit)
+    if due is None:
+        span = batching.batch_epochs
+        due = ((after + 1) // span + 1) * span - 1
+    return due if limit is None else min(due, limit)

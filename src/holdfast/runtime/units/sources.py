@@ -9,6 +9,7 @@ which epoch before it reads them, and its shards know only their own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,15 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.deployment import Boundary
-from holdfast.deployment.records import RangeRecord, SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import SliceFile, content_digest
 from holdfast.pipeline import EventTime, Generator, Rate
+from holdfast.runtime.log.batching import MAX_BATCH_ROWS, Batching
 from holdfast.runtime.log.hashing import key_groups, row_hashes
-from holdfast.runtime.log.protocol import MAX_BATCH_ROWS, Batching, due_tick, epoch_due
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.units.aside import put_aside
 from holdfast.runtime.units.files import MAX_EPOCHS, FileRows
-from holdfast.runtime.units.publish import publish
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.streams.records import Range, Slice
+from holdfast.streams.unit import End, Proposal, RunBatch
 
 __all__ = [
     "EpochRows",
@@ -40,11 +42,11 @@ __all__ = [
 class EpochRows(Protocol):
     """A source as its unit reads it."""
 
-    def claim(self, record: RangeRecord) -> RangeRecord:
-        """Add the source's own position to a proposed range."""
+    def claim(self, after: int, upto: int) -> Any:
+        """The source's own position after a batch that reads so much."""
         ...
 
-    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:
+    def tables(self, record: Range, epoch: int) -> tuple[Any, Any]:
         """The rows of one epoch of a recorded range, and those whose times its watermark heeds."""
         ...
 
@@ -61,10 +63,10 @@ class GeneratedRows:
     shard: int
     shards: int
 
-    def claim(self, record: RangeRecord) -> RangeRecord:
-        return record
+    def claim(self, after: int, upto: int) -> Any:  # noqa: ARG002 - the epochs say it all
+        return None
 
-    def tables(self, record: RangeRecord, epoch: int) -> tuple[Any, Any]:  # noqa: ARG002 - same call
+    def tables(self, record: Range, epoch: int) -> tuple[Any, Any]:  # noqa: ARG002 - same call
         whole = self.source.table(epoch, epoch_s=self.epoch_s)
         return self.source.share(whole, self.shard, self.shards), whole
 
@@ -93,39 +95,25 @@ class SourceUnit(ThreadUnit):
         self._watermark: tuple[int, int | None] = (-1, None)
         """Number of the last batch published here, and the watermark it left behind."""
 
-    def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
-        last = previous.upto if previous else -1
+    def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:  # noqa: ARG002 - it reads none
         tick = epoch_tick(self._origin, self.context.deployment.epoch_s, self.context.wall.now())
-        upto = epoch_due(last, tick, self._batching, max_epochs=self._rows.max_epochs)
+        upto = self._batching.due(after, tick, limit, max_epochs=self._rows.max_epochs)
         if upto is None:
             self.progress.tell(waiting=0)  # what is not due does not wait
             return None
-        self.progress.tell(waiting=tick - last)
-        number = previous.number + 1 if previous else 0
-        return self._rows.claim(
-            RangeRecord(
-                unit=self.context.name,
-                number=number,
-                after=last,
-                upto=upto,
-                generation=self.context.generation,
-            )
-        )
+        self.progress.tell(waiting=tick - after)
+        return Proposal(upto=upto, source=self._rows.claim(after, upto))
 
     def due_s(self) -> float:
-        epochs = due_tick(self.progress.report.epoch, self._batching) + 1
+        epochs = self._batching.due_tick(self.progress.report.epoch) + 1
         return self._origin + epochs * self.context.deployment.epoch_s - self.context.wall.now()
 
-    def done(self, record: RangeRecord) -> bool:
-        shard = self.context.unit.shard
-        return all(
-            self.context.log.slice(boundary.name, shard, record.number) is not None
-            for boundary in self.context.segment.outputs
-        )
+    def done(self, step: RunBatch) -> bool:
+        return self.context.log.slice(self.context.name, step.position.batch) is not None
 
-    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:  # noqa: ARG002
-        context = self.context
-        watermark = self._watermark_before(record.number)
+    def run_batch(self, step: RunBatch) -> None:
+        context, record, number = self.context, step.range, step.position.batch
+        watermark = self._watermark_before(number)
         kept, late = [], []
         for epoch in range(record.after + 1, record.upto + 1):
             rows, heeded = self._rows.tables(record, epoch)
@@ -133,8 +121,8 @@ class SourceUnit(ThreadUnit):
             kept.append(good)
             late.append(bad)
         rows, aside = pa.concat_tables(kept), pa.concat_tables(late)
-        publish_rows(context, record, rows, aside, watermark)
-        self._watermark = (record.number, watermark)
+        publish_rows(context, record, number, rows, aside, watermark)
+        self._watermark = (number, watermark)
         self.progress.add(rows_in=rows.num_rows + aside.num_rows, rows_out=rows.num_rows)
 
     def _watermark_before(self, number: int) -> int | None:
@@ -142,43 +130,49 @@ class SourceUnit(ThreadUnit):
             return None
         if self._watermark[0] == number - 1:
             return self._watermark[1]
-        boundary = self.context.segment.outputs[0].name
-        shard = self.context.unit.shard
-        return self.context.log.need_slice(boundary, shard, number - 1).watermark_us
+        return self.context.log.need_slice(self.context.name, number - 1).watermark_us
 
 
 def publish_rows(
-    context: UnitContext, record: RangeRecord, rows: Any, late: Any, watermark: int | None
+    context: UnitContext,
+    record: Range,
+    number: int,
+    rows: Any,
+    late: Any,
+    watermark: int | None,
 ) -> None:
-    """Make a source's batch visible on all its boundaries; late rows go to a side slice.
+    """Make batch `number` of a source visible; late rows go to a side slice.
 
     The side slice is named by the batch, so that a redo replaces it by the same.
     """
     if late.num_rows:
         put_aside(
             context.log.store.below(context.log.layout.late(context.name)),
-            record.number,
+            number,
             late,
             keep_all=context.trimmer.keep_input,
             now=context.wall.now(),
         )
     hashes = row_hashes(rows) if rows.num_rows else None
-    records = [
-        SliceRecord(
-            boundary=boundary.name,
-            shard=context.unit.shard,
-            number=record.number,
+    files = {
+        boundary.name: _write(context, boundary, number, rows, hashes)
+        for boundary in context.segment.outputs
+    }
+    context.crash.at("after-data-files", context.name, number)
+    context.publish(
+        Slice(
+            unit=context.name,
+            number=number,
             after=record.after,
             upto=record.upto,
-            files=_write(context, boundary, record.number, rows, hashes),
+            files=files,
+            rows=rows.num_rows,
+            digest=content_digest(files),
             watermark_us=watermark,
             late_rows=late.num_rows,
             generation=context.generation,
         )
-        for boundary in context.segment.outputs
-    ]
-    context.crash.at("after-data-files", context.name, record.number)
-    publish(context.log, records, unit=context.name, crash=context.crash)
+    )
 
 
 def _write(
@@ -186,7 +180,7 @@ def _write(
 ) -> tuple[SliceFile, ...]:
     if rows.num_rows == 0:
         return ()
-    folder = context.log.data(boundary.name, context.unit.shard)
+    folder = context.log.data(context.name, boundary.name)
     name = f"{number:010d}-g{context.generation}-{context.new_id()[:8]}.arrow"
     file = write_slice_file(folder, name, rows, key_groups(rows, boundary.key), hashes)
     folder.sync("")

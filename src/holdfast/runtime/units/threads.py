@@ -1,7 +1,8 @@
 """Units that need no streaming query: sources made by functions, and exporters.
 
 They have no state but what the records say, so they need no checkpoint, start at once and run as a
-thread of the node. The record protocol is the same as for every unit.
+thread of the node. What comes next is decided as for every unit (`holdfast.streams.unit`); here is
+what drives it.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ from __future__ import annotations
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from holdfast.clock import Clock, SystemClock, WallClock
 from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
-from holdfast.deployment.records import RangeRecord
 from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.log.slicelog import SliceLog, SupersededError
+from holdfast.runtime.log.slicelog import EndedError, SliceLog, SupersededError, trimmed
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.work import thread_work
 from holdfast.storage.identity import new_id
+from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import Range, Slice
+from holdfast.streams.steps import ranges
+from holdfast.streams.unit import End, Ended, Position, Proposal, RunBatch, Step
 
 SOON_S = 0.001
 """The shortest wait: a source's time may be due in less than the clock can tell."""
@@ -47,10 +51,23 @@ class UnitContext:
     """Measures how long things take."""
     new_id: Callable[[], str] = new_id
     """Where identities come from."""
+    replica: int = 0
+    """Which of the replicas of the unit this is."""
 
     @property
     def name(self) -> str:
         return str(self.unit)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """What the unit reads."""
+        return self.deployment.streams_read(self.segment)
+
+    def publish(self, item: Slice, *, adopt: bool = False) -> Slice:
+        """Make a batch visible, on all boundaries at once; gives what counts."""
+        stored = self.log.publish(item, adopt=adopt)
+        self.crash.at("after-slice-record", self.name, item.number)
+        return stored
 
 
 class ThreadUnit(ABC):
@@ -58,6 +75,7 @@ class ThreadUnit(ABC):
 
     def __init__(self, context: UnitContext) -> None:
         self.context = context
+        self.steps = context.log.steps()
         self.progress = Progress(context.unit, context.generation)
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -80,28 +98,29 @@ class ThreadUnit(ABC):
         return self.progress.tell(work=thread_work(self._thread))
 
     @abstractmethod
-    def propose(self, previous: RangeRecord | None) -> RangeRecord | None:
+    def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
         """What the next batch should be, None while there is nothing to do."""
 
     @abstractmethod
-    def run_batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
+    def run_batch(self, step: RunBatch) -> None:
         """Do the batch; called again for the same one after a failure."""
 
-    def done(self, record: RangeRecord) -> bool:  # noqa: ARG002 - for subclasses
+    def done(self, step: RunBatch) -> bool:  # noqa: ARG002 - for subclasses
         """Whether the newest batch on record needs no redo."""
         return False
-
-    def missing(self) -> tuple[str, ...]:
-        """Addresses of records without which there is nothing to do; for subclasses."""
-        return ()
 
     def due_s(self) -> float:
         """How long there will be nothing to do if no record appears; for subclasses."""
         return LOOK_S
 
+    reach: int | None = None
+    """How many epochs ahead it looks for the end of a batch; None: it reads nothing."""
+
     def _run(self) -> None:
         try:
             self._loop()
+        except EndedError as error:
+            self.progress.tell(state="ended", error=str(error), heirs=error.heirs)
         except SupersededError as error:
             self.progress.tell(state="stopped", error=str(error))
         except Exception:  # noqa: BLE001 - whatever it is, the host must be able to tell
@@ -112,51 +131,71 @@ class ThreadUnit(ABC):
 
     def _loop(self) -> None:
         log, name = self.context.log, self.context.name
-        number = log.newest_range(name)
-        previous = log.need_range(name, number - 1)
-        record = log.need_range(name, number)
+        newest = log.newest_batch(name)
+        position = self._position(max(0, newest))
         self.progress.tell(state="running")
-        if record is not None:
-            if not self.done(record):
-                self._batch(previous, record)
-            self.progress.tell(batch=record.number, epoch=record.upto)
-        while True:
+        while not self._stopping.is_set():
             self._wake.clear()
-            if self._stopping.is_set():
-                return
-            log.check_current(name, self.context.generation)
-            following = log.range(name, number + 1) or self._put(record)
-            if following is None:
-                self._idle()
-                continue
-            self._batch(record, following)
-            previous, record, number = record, following, following.number
+            log.check_current(name, self.context.generation, self.context.replica)
+            step = self._next(position) if position is not None else "waiting"
+            match step:
+                case RunBatch():
+                    if step.position.batch == newest and self.done(step):
+                        self._passed(step.range, step.position.batch)
+                    else:
+                        self._batch(step)
+                    position = step.done
+                case Ended():
+                    raise log.ended(name, step)
+                case "waiting":
+                    self._idle(position)
+                    position = position or self._position(0)
 
-    def _idle(self) -> None:
-        """Wait for input, for the time, for a successor, or to be stopped."""
-        context = self.context
-        successor = context.log.claim_path(context.name, context.generation + 1)
-        paths = (*self.missing(), successor)
+    def _position(self, batch: int) -> Position | None:
+        """Where the unit goes on; None while it is not born."""
+        found = self.context.log.run(self.steps.position_at(self.context.name, batch))
+        if found == "void":
+            raise SupersededError(f"{self.context.name}: the change that made it was overtaken")
+        return found if isinstance(found, Position) else None
+
+    def _next(self, position: Position) -> Step:
+        name, log = self.context.name, self.context.log
+        try:
+            step = log.run(
+                self.steps.next_step(
+                    name, position, self.context.streams, self.propose, reach=self.reach
+                )
+            )
+        except TrimmedError as error:
+            raise trimmed(error) from error
+        if isinstance(step, RunBatch) and step.range.writer == log.writer:
+            self.context.crash.at("after-range-record", name, step.position.batch)
+        return step
+
+    def _idle(self, position: Position | None) -> None:
+        """Wait for input, for the time, for a turn, for a successor, or to be stopped."""
+        context, records = self.context, self.context.log.records
+        successor = context.log.claim_path(context.name, context.generation + 1, context.replica)
+        wanted = [records.address(*item) for item in self.steps.wanted()]
+        if position is not None:
+            wanted.append(records.address(ranges(context.name), position.range_number))
+        paths = (*wanted, successor)
         if paths == self._hinted:
             self._wake.wait(POLL_S)  # a hint that led nowhere: not to be taken at once again
         timeout_s = min(LOOK_S, max(SOON_S, self.due_s()))
         self._hinted = paths if context.watch.wait(paths, timeout_s, self._wake) else None
 
-    def _put(self, record: RangeRecord | None) -> RangeRecord | None:
-        proposed = self.propose(record)
-        if proposed is None:
-            return None
-        put = self.context.log.put_range(proposed)
-        self.context.crash.at("after-range-record", self.context.name, put.number)
-        return put
-
-    def _batch(self, previous: RangeRecord | None, record: RangeRecord) -> None:
+    def _batch(self, step: RunBatch) -> None:
+        record, number = step.range, step.position.batch
         start = self.context.clock.now()
         self.progress.tell(waiting=record.upto - record.after)
-        self.run_batch(previous, record)
+        self.run_batch(step)
         took_ms = 1000 * (self.context.clock.now() - start)
-        self.progress.tell(batch=record.number, epoch=record.upto, batch_ms=took_ms, waiting=0)
-        if record.number % TRIM_EVERY == TRIM_EVERY - 1:
-            self.context.trimmer.trim_unit(self.context.name, record.number)
-            self.context.trimmer.trim_outputs(self.context.segment, self.context.unit.shard)
-        self.context.crash.at("before-commit", self.context.name, record.number)
+        self.progress.tell(batch_ms=took_ms, waiting=0)
+        self._passed(record, number)
+        if number % TRIM_EVERY == TRIM_EVERY - 1:
+            self.context.trimmer.trim(self.context.name)
+        self.context.crash.at("before-commit", self.context.name, number)
+
+    def _passed(self, record: Range, number: int) -> None:
+        self.progress.tell(batch=number, epoch=record.upto)

@@ -135,11 +135,17 @@ class AnyEnd(Floors):
     """An end of one log counts as an end of the stream."""
 
     def _common(
-        self, stream: str, change: Change, after: int | None, seen: Walk | None = None
+        self,
+        stream: str,
+        change: Change,
+        after: int | None,
+        seen: Walk | None = None,
+        *,
+        horizon: int | None = None,
     ) -> Steps[set[int]]:
         found: set[int] = set()
         for child in change.children:
-            found |= yield from self._branch(stream, child.unit, after, seen)
+            found |= yield from self._branch(stream, child.unit, after, seen, horizon)
         return found
 
 

@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.runtime.log.batching import Batching
 from holdfast.streams.floors import Floors
 from holdfast.streams.reading import TrimmedError
-from holdfast.streams.records import Change, Child, Claim, Range, Skip, Slice, unit_name
+from holdfast.streams.records import (
+    Change,
+    Child,
+    Claim,
+    Range,
+    Skip,
+    Slice,
+    skip_place,
+    unit_name,
+)
 from holdfast.streams.steps import Get, Newest, Put, changes, claims, skips, slices
-from holdfast.streams.unit import Ended, Position, RunBatch
+from holdfast.streams.unit import End, Ended, Position, Proposal, RunBatch
 from holdfast.testing.hands.memory import Idle, Local, Memory, Process
 from holdfast.testing.hands.scenario import (
     GROUPS,
@@ -152,12 +161,12 @@ class Units(ABC):
             for index, part in enumerate(parts)
         )
 
-    def protocol(self) -> Floors:
+    def protocol(self, writer: str = "") -> Floors:
         """The production decisions, as one process sees them."""
-        self.writers += 1
+        self.writers += not writer
         return self.make_protocol(
             self,
-            writer=f"w{self.writers}",
+            writer=writer or f"w{self.writers}",
             retain=RETAIN,
             margin=2,
             shared=("j",) if self.scenario.shared else (),
@@ -194,33 +203,16 @@ class Units(ABC):
         stored = yield Put(claims(unit, replica), generation, claim)
         if stored != claim and self.broken != "claims":
             return
+        # Tasks of a batch run in several processes, none of which sees all of them.
+        workers = (protocol, self.protocol(writer=protocol.writer))
         child = yield from protocol.child(unit)
         key = (unit, replica, generation)
         if key not in self.checkpoints:
             self.checkpoints[key] = {}
             self.commits.setdefault(unit, []).append(self.checkpoints[key])
         mine = self.checkpoints[key]
-        while not mine:
-            yield Local()
-            mine.update(self._clone(unit))
-            if mine:
-                break
-            try:
-                first = yield from self.initial(protocol, child)
-            except TrimmedError as error:
-                if any(self.commits[unit]):
-                    continue  # another one was faster, and what both needed is gone
-                if unit in self.sealed:
-                    return
-                raise Violation(f"{unit}: what it is born with is gone: {error}") from error
-            if first == "void":
-                return
-            if first is None:
-                yield Idle(on=tuple(f"{parent}/commits" for parent in self.units))
-                continue
-            yield Local()
-            mine[-1] = first
-            self.memory.touch(f"{unit}/commits")
+        if not (yield from self._begin_unit(protocol, child, mine)):
+            return
         seg = self.segments[child.segment]
         while True:
             newest = yield Newest(claims(unit, replica))
@@ -229,7 +221,14 @@ class Units(ABC):
             snapshot = mine[max(mine)]
             propose = self._propose(seg, rng)
             try:
-                step = yield from protocol.next_step(unit, snapshot.position, seg.inputs, propose)
+                worker = rng.choice(workers)
+                step = yield from worker.next_step(
+                    unit,
+                    snapshot.position,
+                    seg.inputs,
+                    propose,
+                    reach=rng.choice((None, 1, 3)),
+                )
                 if step == "waiting":
                     yield Idle(on=("now",) if seg.operation == "source" else ())
                     continue
@@ -237,7 +236,7 @@ class Units(ABC):
                     if step.why == "left behind":
                         self._left_behind(unit, max(mine), "its range")
                     return
-                done = yield from self._batch(protocol, child, step, snapshot, rng, replica)
+                done = yield from self._batch(worker, child, step, snapshot, rng, replica)
             except TrimmedError as error:
                 self._left_behind(unit, max(mine), str(error))
                 return
@@ -256,6 +255,32 @@ class Units(ABC):
             self.count["batches"] += 1
             yield from self._drop_commits(protocol, unit, mine)
 
+    def _begin_unit(self, protocol: Floors, child: Child, mine: dict[int, Snapshot]) -> Process:
+        """Give a unit its first commit, cloned or born with; False: it never runs."""
+        unit = child.unit
+        while not mine:
+            yield Local()
+            mine.update(self._clone(unit))
+            if mine:
+                break
+            try:
+                first = yield from self.initial(protocol, child)
+            except TrimmedError as error:
+                if any(self.commits[unit]):
+                    continue  # another one was faster, and what both needed is gone
+                if unit in self.sealed:
+                    return False
+                raise Violation(f"{unit}: what it is born with is gone: {error}") from error
+            if first == "void":
+                return False
+            if first is None:
+                yield Idle(on=tuple(f"{parent}/commits" for parent in self.units))
+                continue
+            yield Local()
+            mine[-1] = first
+            self.memory.touch(f"{unit}/commits")
+        return True
+
     def _drop_commits(self, protocol: Floors, unit: str, mine: dict[int, Snapshot]) -> Process:
         """Keep the newest few, and the one that heirs or repairs may need."""
         oldest = max(mine) - RETAIN + 1
@@ -268,10 +293,14 @@ class Units(ABC):
 
     def _propose(
         self, seg: Seg, rng: random.Random
-    ) -> Callable[[int, Sequence[int], int | None], int | None]:
-        def propose(after: int, ends: Sequence[int], limit: int | None) -> int | None:
+    ) -> Callable[[int, Sequence[End], int | None], Proposal | None]:
+        def propose(after: int, found: Sequence[End], limit: int | None) -> Proposal | None:
+            upto = choose(after, [end.epoch for end in found], limit)
+            return None if upto is None else Proposal(upto=upto)
+
+        def choose(after: int, ends: Sequence[int], limit: int | None) -> int | None:
             if seg.operation == "source":
-                upto = epoch_due(after, self.now, Batching(batch_epochs=seg.span))
+                upto = Batching(batch_epochs=seg.span).due(after, self.now)
             else:
                 known = [end for end in ends if limit is None or end <= limit]
                 upto = choose_end(after, known, seg.span, rng.choice(self.scenario.strides))
@@ -331,9 +360,7 @@ class Units(ABC):
             inputs = [kept]
         state, rows = apply(seg.operation, snapshot.state, inputs)
         after, upto = step.range.after, step.range.upto
-        position = Position(
-            batch=number + 1, after=upto, turn=step.position.turn, change=step.position.change
-        )
+        position = step.done
         if seg.operation == "sink":
             yield Local(hurts=True)
             self._deliver(child.segment, number, after, upto, rows)
@@ -377,7 +404,7 @@ class Units(ABC):
     ) -> Process:
         """The rows that an operator does not fail on, and the skip they were left out by."""
         there = yield Get(slices(unit), number)
-        put = yield Get(skips(unit), number)
+        put = yield Get(skips(unit), skip_place(number))
         if isinstance(there, Slice) and self.broken != "skip-in-slice":
             skip = there.skip
         else:
@@ -392,10 +419,9 @@ class Units(ABC):
         if not bad:
             return kept, skip
         if put is None and (not isinstance(there, Slice) or self.broken == "skip-in-slice"):
-            record = Skip(
-                unit=unit, number=number, reason=repr(sorted(bad)), writer=protocol.writer
-            )
-            stored = yield Put(skips(unit), number, record)
+            place = skip_place(number)
+            record = Skip(unit=unit, number=place, reason=repr(sorted(bad)), writer=protocol.writer)
+            stored = yield Put(skips(unit), place, record)
             if self.broken == "skip-in-slice":
                 self.dead |= left_out(stored.reason)
         return None  # fails as it would without quarantine; a restart tries again

@@ -32,7 +32,7 @@ def checkpoint(*, planned, committed, folder=None):
 
 
 def aligned(folder, *, end, start):
-    return align(folder, unit="in#0", end=end, start=start, now=7.0)
+    return align(folder, unit="in.0#0", end=end, start=start, now=7.0)
 
 
 def offsets(folder):

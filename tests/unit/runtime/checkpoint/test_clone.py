@@ -42,7 +42,7 @@ def checkpoint(path, *, home=None):
 
 def clone(source, target):
     folder = LocalStorage(source.parent)
-    clone_checkpoint(folder, int(source.name), int(target.name), unit="n#0", crash=Crash())
+    clone_checkpoint(folder, int(source.name), int(target.name), unit="n.0#0", crash=Crash())
     return target
 
 
@@ -60,12 +60,12 @@ def test_a_clone_shares_its_files(tmp_path):
         assert (target / name).samefile(source / name)
 
 
-@pytest.mark.parametrize("home", [None, "/somewhere/state/9/run/checkpoints/n#0/000001"])
+@pytest.mark.parametrize("home", [None, "/somewhere/state/9/run/checkpoints/n.0#0/000001"])
 def test_a_clone_does_not_need_what_it_was_cloned_from(tmp_path, home):
     """Schema files are named by path; each clone names its own, wherever the run was moved."""
-    first = checkpoint(tmp_path / "n#0" / "000001", home=home)
-    second = clone(first, tmp_path / "n#0" / "000002")
-    third = clone(second, tmp_path / "n#0" / "000003")
+    first = checkpoint(tmp_path / "n.0#0" / "000001", home=home)
+    second = clone(first, tmp_path / "n.0#0" / "000002")
+    third = clone(second, tmp_path / "n.0#0" / "000003")
     for path in (second, third):
         found = stores(path)
         assert found["default"]["stateSchemaFilePaths"] == [f"file:{path}/{SCHEMA}"]

@@ -5,56 +5,42 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.runtime.log.test_batching import streams
 
-from holdfast.deployment.records import GroupPart, RangeRecord, SliceFile, SliceRecord, encode
-from holdfast.rundir.layout import member
-from holdfast.runtime.log.backlog import Backlog
-from holdfast.runtime.log.protocol import MAX_BATCH_EPOCHS, Batching, next_range
+from holdfast.rundir.layout import member, record_folder
+from holdfast.runtime.log.batching import MAX_BATCH_EPOCHS, Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.codec import encode
+from holdfast.streams.records import Change, Child, Slice
+from holdfast.streams.steps import Put, changes, slices
+from holdfast.streams.unit import End, Position, RunBatch
 
 pytestmark = pytest.mark.unit
 
 HOUR = 3600
+UNIT = "u.0#0"
 
 
-def slice_of(number, after, upto, *, rows=0, shard=0, boundary="b", watermark=None):
-    part = GroupPart(group=0, rows=rows, offset=0, size=0, crc=0, digest=0)
-    file = SliceFile(name="f", schema_size=0, schema_crc=0, parts=(part,))
-    return SliceRecord(
-        boundary=boundary,
-        shard=shard,
-        number=number,
-        after=after,
-        upto=upto,
-        files=(file,) if rows else (),
-        watermark_us=watermark,
-    )
-
-
-def by_definition(previous, unread, batching):
+def by_definition(after, ends, batching):
     """The end of the next batch as the rule says it, whatever that costs.
 
     The first end in each batch interval is a candidate. Those that would make the batch too large,
     or lie too far ahead, are none, but for the first. The roundest interval wins, then the latest.
     """
-    shards = [slices for name in unread for slices in unread[name]]
-    after = previous.upto if previous else -1
     span = batching.batch_epochs
-    ends = set.intersection(*[{item.upto for item in slices} for slices in shards])
     candidates, cell = [], (after + 1) // span
     reach = 1
     while 2 * reach * span <= batching.max_epochs:
         reach *= 2
     last = cell + reach
-    for end in sorted(ends):
-        if (end + 1) // span == cell:
+    for end in ends:
+        if (end.epoch + 1) // span == cell:
             continue
-        cell = (end + 1) // span
-        rows = sum(item.rows for slices in shards for item in slices if item.upto <= end)
-        if candidates and (rows > batching.max_rows or cell > last):
+        cell = (end.epoch + 1) // span
+        if candidates and (end.rows > batching.max_rows or cell > last):
             break
-        candidates.append((cell & -cell, end))
+        candidates.append((cell & -cell, end.epoch))
         if batching.one_epoch_per_batch:
             break
     return max(candidates)[1] if candidates else None
@@ -62,39 +48,14 @@ def by_definition(previous, unread, batching):
 
 @st.composite
 def backlogs(draw):
-    """A range and what several shards of two boundaries have published since."""
+    """A position, and the ends after it with the rows up to them."""
     after = draw(st.integers(-1, 40))
-    counts = {"p": draw(st.integers(1, 3)), "q": draw(st.integers(0, 2))}
-    first = draw(st.integers(0, 5))
-    common = draw(st.sets(st.integers(after + 1, after + 60), max_size=40))
-    unread, inputs = {}, {}
-    for name, count in counts.items():
-        if not count:
-            continue
-        shards = []
-        for shard in range(count):
-            own = draw(st.sets(st.integers(after + 1, after + 60), max_size=8))
-            ends = sorted(common | own)
-            # The newest may not be there yet.
-            ends = ends[: draw(st.integers(0, len(ends)))] if draw(st.booleans()) else ends
-            shards.append(
-                [
-                    slice_of(
-                        first + at,
-                        ([after, *ends])[at],
-                        end,
-                        rows=draw(st.integers(0, 5)),
-                        shard=shard,
-                        boundary=name,
-                        watermark=draw(st.none() | st.integers(0, 9)),
-                    )
-                    for at, end in enumerate(ends)
-                ]
-            )
-        unread[name] = shards
-        inputs[name] = (first,) * count
-    previous = RangeRecord(unit="u", number=3, after=-2, upto=after, inputs=inputs)
-    return previous, unread
+    epochs = sorted(draw(st.sets(st.integers(after + 1, after + 60), max_size=40)))
+    ends, rows = [], 0
+    for epoch in epochs:
+        rows += draw(st.integers(0, 5))
+        ends.append(End(epoch=epoch, rows=rows))
+    return after, ends
 
 
 @given(
@@ -105,75 +66,27 @@ def backlogs(draw):
     st.integers(1, 70) | st.just(10**6),
 )
 def test_the_end_of_a_batch_is_what_the_rule_says(backlog, span, single, rows, epochs):
-    """One pass chooses the end, the inputs and the watermark that the definition gives."""
-    previous, unread = backlog
+    """One pass chooses the end that the definition gives."""
+    after, ends = backlog
     batching = Batching(
         batch_epochs=span, one_epoch_per_batch=single, max_rows=rows, max_epochs=epochs
     )
-    found = next_range(previous, unread, batching, unit="u")
-    upto = by_definition(previous, unread, batching)
-    if upto is None:
-        assert found is None
-        return
-    assert found is not None
-    assert (found.number, found.after, found.upto) == (4, previous.upto, upto)
-    taken = {
-        name: [[item for item in slices if item.upto <= upto] for slices in shards]
-        for name, shards in unread.items()
-    }
-    assert found.inputs == {
-        name: tuple(
-            first + len(items) for first, items in zip(previous.inputs[name], shards, strict=True)
-        )
-        for name, shards in taken.items()
-    }
-    marks = [items[-1].watermark_us for shards in taken.values() for items in shards]
-    assert found.watermark_us == (None if None in marks else min(marks))
+    assert batching.choose_end(after, ends) == by_definition(after, ends, batching)
 
 
-class Counted(list):
-    """Slices that count how often one is looked at."""
-
-    looked = 0
-
-    def __iter__(self):
-        for item in super().__iter__():
-            self.looked += 1
-            yield item
-
-
-def behind(slices, shards=2, rows=0):
-    return [
-        [slice_of(n, n - 1, n, rows=rows, shard=shard) for n in range(slices)]
-        for shard in range(shards)
-    ]
-
-
-@pytest.mark.parametrize("slices", [MAX_BATCH_EPOCHS, 2 * MAX_BATCH_EPOCHS, HOUR])
-def test_planning_a_batch_costs_the_same_however_far_behind(slices):
-    """Every slice is looked at once, and none beyond what one batch may take."""
-    unread = {"b": [Counted(items) for items in behind(slices)]}
-    found = next_range(None, unread, Batching(), unit="u")
-    assert found is not None
-    assert found.upto == MAX_BATCH_EPOCHS - 1
-    assert sum(items.looked for items in unread["b"]) <= 2 * MAX_BATCH_EPOCHS
-
-
-def test_a_batch_full_of_rows_ends_the_search():
-    """Rows end it before epochs do."""
-    unread = {"b": [Counted(items) for items in behind(HOUR, rows=10)]}
-    found = next_range(None, unread, Batching(max_rows=20 * 40), unit="u")
-    assert found is not None
-    assert found.upto == 31
-    assert sum(items.looked for items in unread["b"]) <= 2 * 42
-
-
-def test_a_batch_interval_longer_than_the_look_ahead_is_taken():
-    """The first end is taken however far it is; the second must be within reach."""
-    batching = Batching(batch_epochs=2 * MAX_BATCH_EPOCHS)
-    found = next_range(None, {"b": behind(4 * MAX_BATCH_EPOCHS)}, batching, unit="u")
-    assert found is not None
-    assert found.upto == 2 * MAX_BATCH_EPOCHS - 1
+@given(st.lists(st.lists(st.integers(1, 4), max_size=8), min_size=1, max_size=3), st.data())
+def test_ends_rows_and_watermarks_are_those_of_the_slices(strides, data):
+    """Whatever shards publish, an end is one of all of them, with the rows of all up to it."""
+    logs = [[sum(steps[: at + 1]) - 1 for at in range(len(steps))] for steps in strides]
+    log = streams(p=logs)
+    common = sorted(set.intersection(*map(set, logs)))
+    after = data.draw(st.sampled_from([-1, *common]))
+    rows = {end: sum(after < item <= end for ends in logs for item in ends) for end in common}
+    expected = [End(epoch=end, rows=rows[end]) for end in common if end > after]
+    steps = log.steps()
+    if data.draw(st.booleans()):
+        log.run(steps.unread(("p",), -1, 1))  # who was away meanwhile finds the same
+    assert log.run(steps.unread(("p",), after, None)) == expected
 
 
 class CountingStore(MemoryStorage):
@@ -182,77 +95,81 @@ class CountingStore(MemoryStorage):
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0
-        self.looks = 0
 
     def get(self, name):
         self.reads += 1
         return super().get(name)
 
-    def exists(self, name):
-        self.looks += 1
-        return super().exists(name)
 
-
-def published(slices, shards=2):
+def published(count, shards=2):
+    """A stream `b` whose shards have ended a slice at every epoch."""
     store = CountingStore()
     log = SliceLog("/none", store)
-    for shard, items in enumerate(behind(slices, shards)):
-        for item in items:
-            store.put_if_absent(member(log.layout.slices("b", shard), item.number), encode(item))
+    units = [f"b.0#{shard}" for shard in range(shards)]
+    children = tuple(Child(unit=unit, segment="b", groups=(0, 1)) for unit in units)
+    change = Change(stream="b", number=0, how="run", children=children)
+    log.records.execute(Put(changes("b"), 0, change))
+    for unit in units:
+        for number in range(count):
+            item = Slice(unit=unit, number=number, after=number - 1, upto=number, rows=1)
+            place = member(record_folder(slices(unit)), number)
+            store.put_if_absent(place, encode(item))
+    store.reads = 0
     return store, log
 
 
-def test_a_unit_reads_no_more_records_than_its_next_batch_may_take():
-    """An hour behind, the first batch is planned from a bounded number of records."""
+def step_of(log, steps, position, batching):
+    return log.run(steps.next_step(UNIT, position, ("b",), batching.propose, reach=batching.reach))
+
+
+@pytest.mark.parametrize("slices_behind", [MAX_BATCH_EPOCHS, 2 * MAX_BATCH_EPOCHS, HOUR])
+def test_planning_a_batch_costs_the_same_however_far_behind(slices_behind):
+    """Every slice is looked at once, and none far beyond what one batch may take."""
+    store, log = published(slices_behind)
+    step = step_of(log, log.steps(), Position(batch=0, after=-1), Batching())
+    assert isinstance(step, RunBatch)
+    assert step.range.upto == MAX_BATCH_EPOCHS - 1
+    assert store.reads <= 2 * (MAX_BATCH_EPOCHS + 2) + 16
+
+
+def test_a_position_in_the_middle_of_a_long_log_is_found_by_halving():
+    """A unit that goes on after a restart does not read what it has read before."""
     store, log = published(HOUR)
-    backlog = Backlog(log, {"b": 2})
-    assert next_range(None, backlog.after(None), Batching(), unit="u") is not None
-    assert store.reads <= 2 * MAX_BATCH_EPOCHS
+    place = Position(batch=1, after=HOUR - 3)
+    step = step_of(log, log.steps(), place, Batching(one_epoch_per_batch=True))
+    assert step.range.upto == HOUR - 2
+    assert store.reads <= 2 * 40
+
+
+def test_a_batch_interval_longer_than_the_look_ahead_is_taken():
+    """The first end is taken however far it is; the second must be within reach."""
+    _, log = published(4 * MAX_BATCH_EPOCHS)
+    batching = Batching(batch_epochs=2 * MAX_BATCH_EPOCHS)
+    step = step_of(log, log.steps(), Position(batch=0, after=-1), batching)
+    assert step.range.upto == 2 * MAX_BATCH_EPOCHS - 1
 
 
 def test_catching_up_reads_every_record_once():
     """From an hour behind to the end, each record is read once, in few batches."""
     store, log = published(HOUR)
-    backlog, record, batches = Backlog(log, {"b": 2}), None, 0
-    while found := next_range(record, backlog.after(record), Batching(), unit="u"):
-        first = record.inputs["b"] if record else (0, 0)
-        for shard, end in enumerate(found.inputs["b"]):
-            for number in range(first[shard], end):
-                assert backlog.slice("b", shard, number).number == number
-        record, batches = found, batches + 1
-    assert record is not None
-    assert record.upto == HOUR - 1
+    steps, position, batches = log.steps(), Position(batch=0, after=-1), 0
+    while isinstance(step := step_of(log, steps, position, Batching()), RunBatch):
+        found = log.run(steps.read("b", step.range.after, step.range.upto))
+        assert len(found) == 2 * (step.range.upto - step.range.after)
+        position, batches = step.done, batches + 1
+    assert position.after == HOUR - 1
     assert batches <= HOUR // MAX_BATCH_EPOCHS + 8
-    # The looks that found nothing come on top.
-    assert store.reads <= 2 * HOUR + 2 * batches
-    assert backlog.missing == (store.address(f"log/b/0/slices/t0-{HOUR:010d}"),)
+    # The looks that found nothing, the range and the floors come on top.
+    assert store.reads <= 2 * HOUR + 12 * batches + 40
+    assert steps.wanted() == [(slices("b.0#0"), HOUR), (slices("b.0#1"), HOUR)]
 
 
-def test_who_waits_is_told_for_what(tmp_path):
-    """A shard that has run out is what a unit waits for, not those that are ahead of it."""
-    log = SliceLog(tmp_path)
-    for number in range(5):
-        log.put_slice(slice_of(number, number - 1, number, shard=0), unit="b#0")
-    backlog = Backlog(log, {"b": 2})
-    assert next_range(None, backlog.after(None), Batching(), unit="u") is None
-    assert backlog.missing == (f"{tmp_path}/log/b/1/slices/t0-0000000000",)
-    log.put_slice(slice_of(0, -1, 7, shard=1), unit="b#1")
-    assert next_range(None, backlog.after(None), Batching(), unit="u") is None
-    assert backlog.missing == (f"{tmp_path}/log/b/0/slices/t0-0000000005",)
-    log.put_slice(slice_of(5, 4, 7, shard=0), unit="b#0")
-    found = next_range(None, backlog.after(None), Batching(), unit="u")
-    assert found is not None
-    assert found.inputs == {"b": (6, 1)}
-
-
-def test_a_backlog_can_go_back():
+def test_one_can_go_back():
     """A redo of an earlier batch reads its slices again."""
     _, log = published(6)
-    backlog = Backlog(log, {"b": 2})
-    later = RangeRecord(unit="u", number=1, after=2, upto=3, inputs={"b": (4, 4)})
-    assert next_range(later, backlog.after(later), Batching(), unit="u").inputs == {"b": (6, 6)}
-    assert next_range(None, backlog.after(None), Batching(), unit="u").inputs == {"b": (4, 4)}
-    assert backlog.slice("b", 1, 2).number == 2
+    steps = log.steps()
+    assert [item.upto for item in log.run(steps.read("b", 3, 5))] == [4, 5, 4, 5]
+    assert [item.upto for item in log.run(steps.read("b", -1, 0))] == [0, 0]
 
 
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=12), st.data())
@@ -260,19 +177,18 @@ def test_units_meet_also_where_the_look_ahead_ends(lags, data):
     """However far they fall behind, two shards share every end at a multiple of the look-ahead."""
     batching = Batching(max_epochs=16)
     horizon = max(64, sum(lags))
-    slices = [slice_of(n, n - 1, n) for n in range(horizon)]
+    known = [End(epoch=epoch) for epoch in range(horizon)]
     ends = []
     for _ in range(2):
-        seen, record, mine = 0, None, set()
+        seen, after, mine = 0, -1, set()
         while seen < horizon:
             seen = min(horizon, seen + data.draw(st.sampled_from(lags)))
             while True:
-                start = record.inputs["b"][0] if record else 0
-                found = next_range(record, {"b": [slices[start:seen]]}, batching, unit="u")
+                found = batching.choose_end(after, known[after + 1 : seen])
                 if found is None:
                     break
-                assert found.upto - found.after <= 16
-                record = found
-                mine.add(found.upto)
+                assert found - after <= 16
+                after = found
+                mine.add(found)
         ends.append(mine)
     assert {end for end in range(horizon) if (end + 1) % 16 == 0} <= ends[0] & ends[1]

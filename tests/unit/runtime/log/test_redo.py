@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.runtime.log.redo import after_failure, version_to_use
-from holdfast.runtime.log.slicelog import MAX_SKIPS
+from holdfast.streams.records import MOST_SKIPS
 
 pytestmark = pytest.mark.unit
 
@@ -26,7 +26,7 @@ NOTHING = {"published": None, "newest": 0, "used": 0, "adopted": False}
         (False, {"newest": 2, "used": 1}, "again"),
         # A second operator of the segment fails.
         (True, {"newest": 1, "used": 1}, "search"),
-        (True, {"newest": MAX_SKIPS, "used": MAX_SKIPS}, "fail"),
+        (True, {"newest": MOST_SKIPS, "used": MOST_SKIPS}, "fail"),
         # A zombie published it with nothing left out.
         (True, {"published": 0, "newest": 1, "used": 1}, "again"),
         (False, {"published": 0, "newest": 1, "used": 1}, "adopt"),
@@ -55,4 +55,4 @@ def test_a_batch_that_keeps_failing_comes_to_an_end(stateful, published, newest,
             newest += 1
         adopted = adopted or step == "adopt"
         used = version_to_use(published, newest)
-        assert count <= MAX_SKIPS + 1
+        assert count <= MOST_SKIPS + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
-from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import (
@@ -16,7 +15,10 @@ from holdfast.runtime.log.start import (
     thread_start,
     upstream_to_reset,
 )
+from holdfast.runtime.log.wiring import begin
 from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.records import Floor, Range, Slice
+from holdfast.streams.steps import Delete, Put, RaiseFloor, ranges, slices
 
 pytestmark = pytest.mark.unit
 
@@ -47,34 +49,27 @@ B, C, OUT, LATE = (UnitId(segment=name, shard=0) for name in ("b", "c", "out", "
 def log():
     """Forty epochs went through, one a batch; nothing is trimmed."""
     made = SliceLog("/none", MemoryStorage())
+    begin(made, DEPLOYMENT)
     for number in range(40):
-        for name, shards in (("a", 2), ("b", 1), ("c", 1)):
-            for shard in range(shards):
-                made.put_slice(
-                    SliceRecord(
-                        boundary=name, shard=shard, number=number, after=number - 1, upto=number
-                    ),
-                    unit=name,
-                )
-        ends = {"b#0": {"a": (number + 1,) * 2}, "c#0": {"b": (number + 1,)}}
-        for unit, inputs in {**ends, "out#0": {"c": (number + 1,)}}.items():
-            made.put_range(
-                RangeRecord(unit=unit, number=number, after=number - 1, upto=number, inputs=inputs)
-            )
+        for unit in ("a.0#0", "a.0#1", "b.0#0", "c.0#0"):
+            made.publish(Slice(unit=unit, number=number, after=number - 1, upto=number))
+        for unit in ("b.0#0", "c.0#0", "out.0#0"):
+            record = Range(unit=unit, number=number, after=number - 1, upto=number)
+            made.records.execute(Put(ranges(unit), number, record))
     return made
 
 
 def trim(log, *boundaries, units=(), below=30):
     """Raise floors and remove what is below."""
-    for name in boundaries:
-        for shard in range(DEPLOYMENT.producer(name).shards):
-            log.raise_floor(log.layout.slice_floors(name, shard), below)
-            for number in range(below):
-                log.store.delete(f"{log.layout.slices(name, shard)}/t0-{number:010d}")
-    for unit in units:
-        log.raise_floor(log.layout.unit_floors(str(unit)), below)
+    logs = [
+        slices(f"{name}.0#{shard}")
+        for name in boundaries
+        for shard in range(DEPLOYMENT.segment(name).shards)
+    ]
+    for folder in (*logs, *(ranges(str(unit)) for unit in units)):
+        log.records.execute(RaiseFloor(folder, Floor(number=below, epoch=below - 1)))
         for number in range(below):
-            log.store.delete(f"{log.layout.ranges(str(unit))}/t0-{number:010d}")
+            log.records.execute(Delete(folder, number))
 
 
 def test_what_is_whole_can_be_begun_anywhere(log):
@@ -100,9 +95,9 @@ def test_a_vanished_checkpoint_is_refused_with_what_can_be_done(log):
     with pytest.raises(BadInputError) as found:
         require_start(log, DEPLOYMENT, C, first=0, checkpointed=True)
     assert str(found.value) == (
-        "c#0: its checkpoint is gone, and it cannot begin with batch 0: its own batches before 30 "
-        "are trimmed; all of its input is there from epoch 30 on, but to begin at a later epoch is "
-        "not supported yet; put checkpoints/c#0 back, or choose another --run-dir; under "
+        "c.0#0: its checkpoint is gone, and it cannot begin with batch 0: its own batches before "
+        "30 are trimmed; all of its input is there from epoch 30 on, but to begin at a later epoch "
+        "is not supported yet; put checkpoints/c.0#0 back, or choose another --run-dir; under "
         "--keep-input any operator can be reset later"
     )
     assert "\n" not in str(found.value)
@@ -159,7 +154,7 @@ def test_a_source_without_its_records_does_not_publish_anew(log):
     """What it published was read and trimmed; a second start would wait or contradict it."""
     trim(log, "a")
     for number in range(40):
-        log.store.delete(f"units/a#0/ranges/t0-{number:010d}")
+        log.records.execute(Delete(ranges("a.0#0"), number))
     gap = find_gap(log, DEPLOYMENT, UnitId(segment="a", shard=0), first=0)
     assert gap is not None
     assert "what it published before batch 30" in gap.missing
@@ -171,18 +166,19 @@ def test_a_source_without_its_records_does_not_publish_anew(log):
 def test_the_first_whole_epoch_is_a_common_end(log, floors, epoch):
     """All shards have everything after it, and it cuts no slice."""
     for shard, floor in enumerate(floors):
-        log.raise_floor(log.layout.slice_floors("a", shard), floor)
+        record = Floor(number=floor, epoch=floor - 1)
+        log.records.execute(RaiseFloor(slices(f"a.0#{shard}"), record))
     assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) == epoch
 
 
 def test_shards_that_never_meet_have_no_whole_epoch():
     """Ends at odd epochs in one shard and at even ones in the other."""
     log = SliceLog("/none", MemoryStorage())
+    begin(log, DEPLOYMENT)
     for shard, start in ((0, 0), (1, 1)):
+        unit = f"a.0#{shard}"
+        log.records.execute(RaiseFloor(slices(unit), Floor(number=0, epoch=start)))
         for number in range(5):
             after = start + 2 * number
-            log.put_slice(
-                SliceRecord(boundary="a", shard=shard, number=number, after=after, upto=after + 2),
-                unit="a",
-            )
+            log.publish(Slice(unit=unit, number=number, after=after, upto=after + 2))
     assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) is None

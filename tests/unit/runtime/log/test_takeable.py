@@ -3,81 +3,53 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.runtime.log.test_batching import streams
 
-from holdfast.deployment.records import RangeRecord, SliceRecord
-from holdfast.runtime.log.protocol import Batching, next_range
-from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.takeable import MAX_LOOK, Takeable, done_batch
+from holdfast.runtime.log.batching import Batching
+from holdfast.runtime.log.takeable import MAX_LOOK, Takeable
+from holdfast.streams.records import Slice
 
 pytestmark = pytest.mark.unit
 
 
-def publish(log, boundary, shard, number, upto, after=None):
-    log.put_slice(
-        SliceRecord(
-            boundary=boundary,
-            shard=shard,
-            number=number,
-            after=upto - 1 if after is None else after,
-            upto=upto,
-        ),
-        unit=boundary,
-    )
+def publish(log, unit, number, upto, after=None):
+    start = upto - 1 if after is None else after
+    log.publish(Slice(unit=unit, number=number, after=start, upto=upto))
 
 
-def test_what_lies_within_the_interval_does_not_wait(tmp_path):
+def takeable(log, *inputs, span=1, done=-1):
+    return Takeable(log, inputs, batch_epochs=span, done=done)
+
+
+def test_what_lies_within_the_interval_does_not_wait():
     """With a batch interval of 60 epochs, 59 published ones are no work; the 60th makes a batch."""
-    log = SliceLog(tmp_path)
-    unit = Takeable(log, {"a": 1}, batch_epochs=60)
+    log = streams(a=[()])
+    unit = takeable(log, "a", span=60)
     for epoch in range(59):
-        publish(log, "a", 0, epoch, epoch)
+        publish(log, "a.0#0", epoch, epoch)
         assert unit.waiting() == 0
-    publish(log, "a", 0, 59, 59)
+    publish(log, "a.0#0", 59, 59)
     assert unit.waiting() == 60
 
 
-def test_what_only_some_inputs_have_does_not_wait(tmp_path):
+def test_what_only_some_inputs_have_does_not_wait():
     """A join waits for its slower input; that is no work undone."""
-    log = SliceLog(tmp_path)
-    unit = Takeable(log, {"a": 1, "b": 2}, batch_epochs=1)
-    for epoch in range(5):
-        publish(log, "a", 0, epoch, epoch)
-        publish(log, "b", 0, epoch, epoch)
+    log = streams(a=[range(5)], b=[range(5), ()])
+    unit = takeable(log, "a", "b")
     assert unit.waiting() == 0
-    publish(log, "b", 1, 0, 2, after=-1)
+    publish(log, "b.0#1", 0, 2, after=-1)
     assert unit.waiting() == 3
-    unit.passed(RangeRecord(unit="u", number=0, after=-1, upto=2, inputs={"a": (3,), "b": (3, 1)}))
+    unit.passed(2)
     assert unit.waiting() == 0
 
 
-def test_a_unit_far_behind_is_read_in_bounded_looks(tmp_path):
-    """However much waits, one look reads a bounded number of records."""
-    log = SliceLog(tmp_path)
-    for epoch in range(3 * MAX_LOOK):
-        publish(log, "a", 0, epoch, epoch)
-    unit = Takeable(log, {"a": 1}, batch_epochs=1)
-    looks = [unit.waiting() // MAX_LOOK for _ in range(4)]
-    assert looks == [1, 2, 3, 3]
-
-
-def test_a_takeover_starts_where_the_log_is(tmp_path):
-    """Done is the newest batch that is published; one only decided is work that waits."""
-    log = SliceLog(tmp_path)
-    assert done_batch(log, "u", ["out"], 0) is None
-    for number in range(2):
-        publish(log, "a", 0, number, number)
-        log.put_range(
-            RangeRecord(
-                unit="u", number=number, after=number - 1, upto=number, inputs={"a": (number + 1,)}
-            )
-        )
-    assert done_batch(log, "u", ["out"], 0).number == 0
-    start = done_batch(log, "u", ["out"], 0)
-    assert Takeable(log, {"a": 1}, batch_epochs=1, start=start).waiting() == 1
-    publish(log, "out", 0, 1, 1)
-    start = done_batch(log, "u", ["out"], 0)
-    assert start.number == 1
-    assert Takeable(log, {"a": 1}, batch_epochs=1, start=start).waiting() == 0
+def test_a_unit_far_behind_is_read_in_bounded_looks():
+    """However much waits, one look reads a bounded number of records, and says enough."""
+    log = streams(a=[range(3 * MAX_LOOK)])
+    unit = takeable(log, "a")
+    assert [unit.waiting() for _ in range(2)] == [MAX_LOOK, MAX_LOOK]
+    unit.passed(MAX_LOOK - 1)
+    assert unit.waiting() == MAX_LOOK
 
 
 STRIDES = st.lists(st.integers(1, 4), min_size=1, max_size=6)
@@ -85,25 +57,16 @@ STRIDES = st.lists(st.integers(1, 4), min_size=1, max_size=6)
 
 @settings(max_examples=60, deadline=None)
 @given(shards=st.lists(STRIDES, min_size=1, max_size=3), span=st.integers(1, 4))
-def test_something_waits_exactly_when_a_range_could_be_put(shards, span, tmp_path_factory):
-    """Whatever the shards have published, it agrees with the protocol, batch after batch."""
-    log = SliceLog(tmp_path_factory.mktemp("log"))
-    published = []
-    for shard, strides in enumerate(shards):
-        ends, upto = [], -1
-        for number, stride in enumerate(strides):
-            publish(log, "a", shard, number, upto + stride, after=upto)
-            upto += stride
-            ends.append(log.slice("a", shard, number))
-        published.append(ends)
-    unit = Takeable(log, {"a": len(shards)}, batch_epochs=span)
-    previous = None
+def test_something_waits_exactly_when_a_range_could_be_put(shards, span):
+    """Whatever the shards have published, it agrees with the policy, batch after batch."""
+    ends = [[sum(steps[: at + 1]) - 1 for at in range(len(steps))] for steps in shards]
+    log = streams(a=ends)
+    unit, steps, batching = takeable(log, "a", span=span), log.steps(), Batching(batch_epochs=span)
+    after = -1
     while True:
-        first = previous.inputs["a"] if previous else (0,) * len(shards)
-        unread = {"a": [ends[start:] for ends, start in zip(published, first, strict=True)]}
-        proposed = next_range(previous, unread, Batching(batch_epochs=span), unit="u")
-        assert (unit.waiting() > 0) == (proposed is not None)
-        if proposed is None:
+        end = batching.choose_end(after, log.run(steps.unread(("a",), after, batching.reach)))
+        assert (unit.waiting() > 0) == (end is not None)
+        if end is None:
             return
-        unit.passed(proposed)
-        previous = proposed
+        unit.passed(end)
+        after = end

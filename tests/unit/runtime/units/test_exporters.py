@@ -15,16 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
-from holdfast.deployment.records import SliceRecord
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Pipeline, Rate, Sqlite
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.units.exporters import ExporterUnit, SqliteDelivery, make_delivery
 from holdfast.runtime.units.places import Life, check_sinks
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.records import Slice
 
 pytestmark = pytest.mark.unit
 
@@ -48,31 +49,37 @@ def deployment(upsert_key=()):
 def publish(run, *batches):
     """Slices 0, 1, ... of the boundary, each a list of (key, value)."""
     log = SliceLog(run)
+    begin(log, deployment())
     for number, rows in enumerate(batches):
-        if log.slice("a", 0, number) is not None:
+        if log.slice("a.0#0", number) is not None:
             continue
         table = pa.Table.from_pylist([{"key": k, "value": v} for k, v in rows], schema=SCHEMA)
         zeros = np.zeros(len(rows), dtype=np.int64)
-        file = write_slice_file(log.data("a", 0), f"{number:010d}.arrow", table, zeros, zeros)
-        log.put_slice(
-            SliceRecord(
-                boundary="a", shard=0, number=number, after=number - 1, upto=number, files=(file,)
-            ),
-            unit="a#0",
+        file = write_slice_file(log.data("a.0#0", "a"), f"{number:010d}.arrow", table, zeros, zeros)
+        log.publish(
+            Slice(
+                unit="a.0#0",
+                number=number,
+                after=number - 1,
+                upto=number,
+                files={"a": (file,)},
+                rows=len(rows),
+            )
         )
 
 
 def exporter(run, sink, generation=0, upsert_key=(), make_frame=lambda rows: rows):
     plan = deployment(upsert_key)
     log = SliceLog(run)
-    log.claim("out#0", generation)
+    begin(log, plan)
+    log.claim("out.0#0", generation)
     context = UnitContext(
         unit=UnitId(segment="out", shard=0),
         generation=generation,
         segment=plan.segment("out"),
         deployment=plan,
         log=log,
-        trimmer=Trimmer(log=log, deployment=plan),
+        trimmer=Trimmer(log, plan),
         crash=Crash(),
     )
     delivery = make_delivery(
@@ -204,7 +211,7 @@ def test_another_run_into_the_same_place_is_refused_and_an_emptied_one_taken(tmp
     else:
         with closing(sqlite3.connect(tmp_path / "shared")) as base, base:
             base.execute("DELETE FROM results")
-    deliver(exporter(two, place), 1)
+    deliver(exporter(two, place, generation=1), 1)
     if sink is Parquet:
         found = [row["key"] for rows in parts(tmp_path / "shared").values() for row in rows]
         assert sorted(found) == [3, 4]
@@ -226,13 +233,13 @@ def test_a_reset_sink_does_not_skip_rows(tmp_path, sink):
     check_sinks(pipeline, tmp_path)
     with pytest.raises(BadInputError, match="before a reset; move or delete them"):
         check_sinks(pipeline, tmp_path, fresh={"out"})
-    shutil.rmtree(tmp_path / "units" / "out#0")
+    shutil.rmtree(tmp_path / "units" / "out.0#0")
     with pytest.raises(BadInputError, match="before a reset; move or delete them"):
         exporter(tmp_path, sink, generation=1)
     place = tmp_path / sink.path
     place.rename(tmp_path / "moved")
     check_sinks(pipeline, tmp_path, fresh={"out"})
-    deliver(exporter(tmp_path, sink, generation=1), 1)
+    deliver(exporter(tmp_path, sink, generation=2), 1)
     if isinstance(sink, Sqlite):
         assert rows_of(place) == [(1, 1), (2, 2)]
     else:
@@ -365,7 +372,7 @@ def test_paths_are_compared_in_the_run_directory(tmp_path):
 @pytest.mark.parametrize(
     "sink",
     [
-        Parquet("log"),
+        Parquet("streams"),
         Parquet("units/mine"),
         Parquet("out/../checkpoints"),
         Parquet("."),

@@ -11,12 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from holdfast.deployment.records import RangeRecord, decode, encode
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files
 from holdfast.runtime.units import files as module
 from holdfast.runtime.units.files import SNAPSHOT_EVERY, FileRows
 from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.codec import decode, encode
+from holdfast.streams.records import Range
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +30,7 @@ class Reader:
         self.ranges = {} if ranges is None else ranges
         self.rows = FileRows(
             Files(str(folder), format="text", **options.pop("source", {})),
-            unit="in#0",
+            unit="in.0#0",
             store=store,
             read=lambda paths: [Path(path).name for path in paths],
             clock_ns=lambda: self.clock,
@@ -40,10 +41,11 @@ class Reader:
         """A range for the next batch, put unless somebody was faster."""
         number = len(self.ranges)
         after = self.ranges[number - 1].upto if number else -1
-        record = RangeRecord(unit="in#0", number=number, after=after, upto=after + epochs)
-        claimed = self.rows.claim(record)
+        upto = after + epochs
+        source = self.rows.claim(after, upto)
+        record = Range(unit="in.0#0", number=number, after=after, upto=upto, source=source)
         # As it is after a way through a record.
-        return decode(RangeRecord, encode(claimed), path="in#0")
+        return decode(encode(record), path="in.0#0")
 
     def read(self, record):
         epochs = range(record.after + 1, record.upto + 1)
@@ -98,9 +100,8 @@ def test_compressed_files_count_for_what_they_become(folder, monkeypatch):
     for index in range(4):
         put(folder, f"f{index}", index, 2)
     source = Files(str(folder), format="parquet", schema="n bigint")
-    rows = FileRows(source, unit="in#0", store=MemoryStorage(), read=list)
-    record = rows.claim(RangeRecord(unit="in#0", number=0, after=-1, upto=0))
-    assert len(record.source["files"]) == 1
+    rows = FileRows(source, unit="in.0#0", store=MemoryStorage(), read=list)
+    assert len(rows.claim(-1, 0)["files"]) == 1
     assert len(Reader(folder, MemoryStorage()).batch()) == 4
 
 
@@ -175,10 +176,10 @@ def test_records_grow_with_the_files_that_are_there(folder):
         put(folder, f"f{index:05d}")
         assert len(reader.batch()) == (2 if index == 0 else 1)
         (folder / f"f{index:05d}").unlink()
-        assert len(store.names("units/in#0/files")) <= SNAPSHOT_EVERY
-        assert len(store.names("units/in#0/taken")) <= 1
-    (snapshot,) = store.names("units/in#0/taken")
-    assert len(json.loads(store.get(f"units/in#0/taken/{snapshot}"))) <= 2
+        assert len(store.names("units/in.0#0/files")) <= SNAPSHOT_EVERY
+        assert len(store.names("units/in.0#0/taken")) <= 1
+    (snapshot,) = store.names("units/in.0#0/taken")
+    assert len(json.loads(store.get(f"units/in.0#0/taken/{snapshot}"))) <= 2
     assert Reader(folder, store, ranges=reader.ranges).batch() == []
 
 
@@ -199,7 +200,7 @@ def test_names_that_move_while_a_takeover_reads_them_are_found(
 
     def overtaken(self, name):
         found = real(self, name)
-        if name.startswith(f"units/in#0/{folder_read}") and len(old.ranges) == 5:
+        if name.startswith(f"units/in.0#0/{folder_read}") and len(old.ranges) == 5:
             old.batch()  # the next snapshot
             if operation == "get":
                 return real(self, name)

@@ -15,6 +15,7 @@ from holdfast.rundir.layout import unit_folder
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer, remove_stop_marks
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.units.aside import put_aside
 from holdfast.runtime.units.exporters import TEMPORARY, ExporterUnit, ParquetDelivery
 from holdfast.runtime.units.places import Life
@@ -35,23 +36,23 @@ DEPLOYMENT = Deployment(
         Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
     ),
 )
-SKIPS = "1"
-"""Folder of the first version of skip records."""
-WRITTEN = {"ranges", "slices", "floors", "generations", "a#0", "x#0", SKIPS}
+SKIPS = "skips"
+WRITTEN = {"ranges", "slices", "ranges-floor", "slices-floor", "claims-0", "a.0#0", "x.0#0", SKIPS}
 """Folders in which a file is written under another name first."""
 SCHEMA = Rate(rows_per_second=4).table(0, epoch_s=EPOCH_S, shard=0, shards=1).schema
 
 
 def context(root, name, generation, wall):
     log = SliceLog(root)
-    log.claim(f"{name}#0", generation)
+    begin(log, DEPLOYMENT)
+    log.claim(f"{name}.0#0", generation)
     return UnitContext(
         unit=UnitId(segment=name),
         generation=generation,
         segment=DEPLOYMENT.segment(name),
         deployment=DEPLOYMENT,
         log=log,
-        trimmer=Trimmer(log=log, deployment=DEPLOYMENT, clock=wall.now),
+        trimmer=Trimmer(log, DEPLOYMENT, clock=wall.now),
         crash=Crash(),
         wall=wall,
     )
@@ -63,16 +64,15 @@ def source(root, generation, wall):
 
 
 def exporter(root, generation, wall):
-    life = Life(sink="x", id=SliceLog(root).life("x#0"))
+    life = Life(sink="x", id=SliceLog(root).life("x.0#0"))
     delivery = ParquetDelivery(root / "out", life, resumed=generation > 1)
     return ExporterUnit(context(root, "x", generation, wall), delivery, SCHEMA)
 
 
 def run_batch(unit):
     """Drive a unit's own decisions for one batch, without its thread."""
-    log, name = unit.context.log, unit.context.name
-    record = log.need_range(name, log.newest_range(name))
-    unit._batch(record, log.put_range(unit.propose(record)))
+    following = unit.context.log.newest_batch(unit.context.name) + 1
+    unit._batch(unit._next(unit._position(following)))
 
 
 def litter(root, generation, now):
@@ -83,17 +83,17 @@ def litter(root, generation, now):
         path.write_bytes(b"half")
         os.utime(path, (long_ago, long_ago))
     for name in ("a", "x"):
-        (root / "units" / f"{name}#0" / f"stop-{generation}").touch()
+        (root / "units" / f"{name}.0#0" / f"stop-{generation}").touch()
     (root / "out" / TEMPORARY.replace("*", str(generation))).write_bytes(b"half")
-    data = root / "log" / "a" / "0" / "data"
-    following = SliceLog(root).newest_range("a#0") + 1
+    data = root / "units" / "a.0#0" / "data" / "a"
+    following = SliceLog(root).newest_batch("a.0#0") + 1
     (data / f"{following:010d}-g{generation}-p0-dead.arrow").write_bytes(b"never published")
 
 
 def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
     """Claims, stop marks, temporaries and unpublished slices of dead generations all go."""
     wall = ManualClock(time.time())
-    (tmp_path / unit_folder("a#0") / "skips" / SKIPS).mkdir(parents=True)
+    (tmp_path / unit_folder("a.0#0") / SKIPS).mkdir(parents=True)
     counts = []
     for generation in range(1, 41):
         units = source(tmp_path, generation, wall), exporter(tmp_path, generation, wall)
@@ -107,7 +107,7 @@ def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
         counts.append(len([path for path in found if not path.name.startswith("part-")]))
         litter(tmp_path, generation, wall.now())
     # Two trims are 16 batches apart, so the counts go up and down with a period of 16 generations.
-    assert SliceLog(tmp_path).newest_range("x#0") == 40 * 5 - 1
+    assert SliceLog(tmp_path).newest_batch("x.0#0") == 40 * 5 - 1
     assert max(counts[24:]) <= max(counts[8:24])
 
 

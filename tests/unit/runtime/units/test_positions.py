@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from holdfast.errors import CheckFailedError
 from holdfast.runtime.checkpoint.align import align
-from holdfast.runtime.log.protocol import Batching
-from holdfast.runtime.units.positions import Position, Read, next_record, next_step, stamp
+from holdfast.runtime.log.batching import Batching
+from holdfast.runtime.units.positions import Read, SourcePosition, next_batch, next_step, stamp
 from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.records import Range
 
 pytestmark = pytest.mark.unit
 
@@ -25,14 +26,25 @@ def records(*reads):
     newest = None
     for read in reads:
         upto = newest.upto + 1 if newest else 0
-        newest = next_record(newest, read, unit="in#0", generation=1, upto=upto, watermark_us=None)
+        newest = record_after(newest, read, upto)
     return newest
+
+
+def record_after(newest, read, upto):
+    """The range that one who has read something proposes after another."""
+    number = newest.number + 1 if newest else 0
+    made = next_batch(newest, number, read, upto=upto, watermark_us=None)
+    return Range(unit="in.0#0", number=number, after=upto - 1, upto=upto, source=made.source)
+
+
+def number_of(record):
+    return record.number if record else -1
 
 
 def test_an_idle_record_carries_what_a_takeover_needs():
     """However many empty batches follow, the last end and its start are in the newest record."""
     newest = records(AB, BC, *[None] * 50)
-    assert Position.after(newest) == Position(offset="c", start="b", batch=1)
+    assert SourcePosition.after(newest) == SourcePosition(offset="c", start="b", batch=1)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +76,8 @@ def test_an_idle_record_carries_what_a_takeover_needs():
 )
 def test_what_is_done_next(before, published, read, step):
     """Every meeting of a newest record with what is in hand has one answer."""
-    assert next_step(records(*before), published=published, read=read) == step
+    newest = records(*before)
+    assert next_step(newest, number_of(newest), published=published, read=read) == step
 
 
 @pytest.mark.parametrize(
@@ -130,8 +143,8 @@ class Generation:
         self.threads = [self.spark(), self.idle()]
 
     def align(self):
-        known = Position.after(self.world.ranges[-1] if self.world.ranges else None)
-        align(self.folder, unit="in#0", end=known.offset, start=known.start, now=0.0)
+        known = SourcePosition.after(self.world.ranges[-1] if self.world.ranges else None)
+        align(self.folder, unit="in.0#0", end=known.offset, start=known.start, now=0.0)
 
     def numbers(self, name):
         return sorted(map(int, self.folder.names(name)))
@@ -187,16 +200,13 @@ class Generation:
         newest = self.world.ranges[-1] if self.world.ranges else None
         published = newest is not None and newest.number in self.world.slices
         yield
-        step = next_step(newest, published=published, read=read)
+        step = next_step(newest, number_of(newest), published=published, read=read)
         if step in ("replan", "lost", "put") and self.world.generation != self.number:
             raise LeftBehindError
         yield
         if step == "put":
             upto = newest.upto + 1 if newest else 0
-            record = next_record(
-                newest, read, unit="in#0", generation=self.number, upto=upto, watermark_us=None
-            )
-            self.world.put_range(record)
+            self.world.put_range(record_after(newest, read, upto))
         elif step == "finish":
             self.world.put_slice(newest.number, ())
         elif step == "publish":

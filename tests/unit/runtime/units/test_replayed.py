@@ -12,6 +12,7 @@ from holdfast.pipeline import Rate
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.units.exporters import ExporterUnit, FunctionDelivery
 from holdfast.runtime.units.places import Life
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
@@ -48,14 +49,15 @@ class World:
 
     def context(self, name, generation):
         log = self._open()
-        log.claim(f"{name}#0", generation)
+        begin(log, DEPLOYMENT)
+        log.claim(f"{name}.0#0", generation)
         return UnitContext(
             unit=UnitId(segment=name),
             generation=generation,
             segment=DEPLOYMENT.segment(name),
             deployment=DEPLOYMENT,
             log=log,
-            trimmer=Trimmer(log=log, deployment=DEPLOYMENT, clock=self.wall.now),
+            trimmer=Trimmer(log, DEPLOYMENT, clock=self.wall.now),
             crash=Crash(),
             wall=self.wall,
             clock=self.wall,
@@ -66,7 +68,7 @@ class World:
         rows = GeneratedRows(source=SOURCE, epoch_s=1.0, shard=0, shards=1)
         source = self.context("a", generation)
         sink = self.context("x", generation)
-        life = Life(sink="x", id=sink.log.life("x#0"))
+        life = Life(sink="x", id=sink.log.life("x.0#0"))
         delivery = FunctionDelivery(
             life, lambda rows, batch: self.delivered.append((batch, rows)), lambda rows: rows
         )
@@ -82,9 +84,8 @@ class World:
             for _ in range(batches):
                 self.wall.advance(1.0)
                 for unit in units:
-                    log, name = unit.context.log, unit.context.name
-                    newest = log.need_range(name, log.newest_range(name))
-                    unit._batch(newest, log.put_range(unit.propose(newest)))
+                    following = unit.context.log.newest_batch(unit.context.name) + 1
+                    unit._batch(unit._next(unit._position(following)))
         return {name: self.store.read(name) for name in self.store.sizes("")}
 
 

@@ -6,14 +6,14 @@ import datetime as dt
 
 import pytest
 
-from holdfast.deployment.records import RangeRecord
 from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.units.sources import GeneratedRows, split_late
+from holdfast.streams.records import Range
 
 pytestmark = pytest.mark.unit
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-RECORD = RangeRecord(unit="s#0", number=0, after=-1, upto=9)
+RECORD = Range(unit="s.0#0", number=0, after=-1, upto=9)
 EVENT_TIME = EventTime(column="ts", delay_s=2)
 
 

@@ -11,6 +11,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.units.sources import SourceUnit
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.unit import Position
 
 pytestmark = pytest.mark.unit
 
@@ -23,8 +24,8 @@ class Rows:
 
     max_epochs = 1000
 
-    def claim(self, record):
-        return record
+    def claim(self, after, upto):
+        return None
 
     def table(self, record, epoch):
         return pa.table({"n": [epoch]})
@@ -47,7 +48,7 @@ def source(folder, *, epochs_ago, batch_epochs):
         segment=segment,
         deployment=deployment,
         log=log,
-        trimmer=Trimmer(log=log, deployment=deployment, keep_input=True),
+        trimmer=Trimmer(log, deployment, keep_input=True),
         crash=Crash(),
     )
     return SourceUnit(context, Rows(), event_time=None)
@@ -56,21 +57,21 @@ def source(folder, *, epochs_ago, batch_epochs):
 def test_epochs_of_an_unfinished_interval_do_not_wait(tmp_path):
     """With a batch interval of 60 epochs, 30 that are over are nothing the source could take."""
     unit = source(tmp_path, epochs_ago=30, batch_epochs=60)
-    assert unit.propose(None) is None
+    assert unit.propose(-1, (), None) is None
     assert unit.progress.report.waiting == 0
 
 
 def test_a_due_interval_waits_until_it_is_taken(tmp_path):
     """The interval is over: its epochs wait while they are worked on, and then no more."""
     unit = source(tmp_path, epochs_ago=61, batch_epochs=60)
-    proposed = unit.propose(None)
-    assert proposed.upto == 59
+    step = unit._next(Position(batch=0, after=-1))
+    assert step.range.upto == 59
     assert unit.progress.report.waiting == 61
     seen = []
     unit.run_batch = lambda *_: seen.append(unit.progress.report.waiting)
-    unit._batch(None, proposed)
+    unit._batch(step)
     assert seen == [60]
-    assert unit.propose(proposed) is None
+    assert unit.propose(59, (), None) is None
     assert unit.progress.report.waiting == 0
 
 

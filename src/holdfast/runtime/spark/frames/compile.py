@@ -46,7 +46,7 @@ def input_specs(
         specs.append(
             InputSpec(
                 boundary=name,
-                shards=deployment.producer(name).shards,
+                stream=deployment.producer(name).name,
                 schema=schema.json(),
                 event_column=event_column(pipeline, schema),
                 ticks=segment.stateful,

@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from holdfast.deployment import Boundary
-from holdfast.deployment.records import SliceFile
+from holdfast.deployment.slicefiles import SliceFile, slice_file
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import Watch
-from holdfast.runtime.spark.io.publish import Written, slice_file, synced
+from holdfast.runtime.spark.io.publish import Written, synced
 from holdfast.runtime.spark.io.reader import (
     MARK,
     InputSpec,
@@ -54,6 +54,8 @@ class NativeSource:
         self._spec = spec
         self._reader = LogReader(spec, log=log, watch=_NodeWait(watch, stopping))
         self._failed = failed
+        self._planning = threading.Lock()
+        """Spark may ask for several inputs at once; the reader is for one thread."""
         self._name = f"{spec.unit}-{spec.generation}-{uuid.uuid4().hex}"
         self._planners = _jvm(spark).holdfast.Planners
         start_callbacks(spark)
@@ -82,7 +84,8 @@ class NativeSource:
             raise
 
     def _plan(self, number: int) -> list[dict[str, Any]]:
-        found = self._reader.batch(number)
+        with self._planning:
+            found = self._reader.batch(number)
         if found is None:
             raise StoppedError(f"{self._spec.unit} was told to stop")
         return [
@@ -143,8 +146,8 @@ def _files(
     skipped = sorted(planned.skipped)
     passed, position = 0, 0
     for record in planned.slices:
-        folder = log.data(item.boundary, record.shard)
-        for file in record.files:
+        folder = log.data(record.unit, item.boundary)
+        for file in record.files.get(item.boundary, ()):
             parts = []
             for part in file.parts:
                 if part.group not in groups:
@@ -166,12 +169,12 @@ def write_natively(
     boundaries: tuple[Boundary, ...],
     *,
     log: SliceLog,
-    shard: int,
+    unit: str,
     number: int,
     generation: int,
 ) -> Written:
     """Write one batch of rows that `keyed` has prepared, in Java."""
-    folders = [log.data(boundary.name, shard).address("") for boundary in boundaries]
+    folders = [log.data(unit, boundary.name).address("") for boundary in boundaries]
     job = json.dumps([f"{number:010d}-g{generation}", *folders])
     answer = _jvm(frame.sparkSession).holdfast.SliceWriter.write(frame._jdf, job)  # noqa: SLF001
     files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
@@ -179,7 +182,7 @@ def write_natively(
     for message in json.loads(answer):
         for boundary, items in zip(boundaries, message["files"], strict=True):
             files[boundary.name] += map(slice_file, items)
-    return synced(files, log, shard)
+    return synced(files, log, unit)
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from holdfast.deployment import KEY_GROUPS, Boundary
-from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import SliceFile, rows_in, slice_file
 from holdfast.runtime.checkpoint.clone import batch_number
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.slices import read_slice, write_slice_file
+from holdfast.runtime.log.slices import write_slice_file
 from holdfast.storage import open_storage
 from holdfast.storage.identity import new_id
 
@@ -41,8 +41,7 @@ class Written:
 
     @property
     def rows(self) -> int:
-        first = next(iter(self.files.values()), ())
-        return sum(part.rows for file in first for part in file.parts)
+        return rows_in(next(iter(self.files.values()), ()))
 
 
 def writing(
@@ -50,7 +49,7 @@ def writing(
     boundaries: tuple[Boundary, ...],
     *,
     log: SliceLog,
-    shard: int,
+    unit: str,
     generation: int,
     number: Callable[[], int],
 ) -> DataFrame:
@@ -58,7 +57,7 @@ def writing(
 
     `number` is called in tasks and tells the number of the batch.
     """
-    folders = [log.data(boundary.name, shard).address("") for boundary in boundaries]
+    folders = [log.data(unit, boundary.name).address("") for boundary in boundaries]
     write = _task(folders, _group_columns(boundaries), generation, number)
     return keyed(frame, boundaries).mapInArrow(write, f"{_MESSAGE} string")
 
@@ -75,7 +74,7 @@ def keyed(frame: DataFrame, boundaries: tuple[Boundary, ...]) -> DataFrame:
 
 
 def collect_files(
-    frame: DataFrame, boundaries: tuple[Boundary, ...], *, log: SliceLog, shard: int
+    frame: DataFrame, boundaries: tuple[Boundary, ...], *, log: SliceLog, unit: str
 ) -> Written:
     """Run what `writing` has made, and see that its files are there to stay."""
     told = [json.loads(row[_MESSAGE]) for row in frame.collect()]
@@ -85,14 +84,14 @@ def collect_files(
         for boundary, item in zip(boundaries, message["files"], strict=True):
             if item is not None:
                 files[boundary.name].append(slice_file(item))
-    return synced(files, log, shard)
+    return synced(files, log, unit)
 
 
-def synced(files: dict[str, list[SliceFile]], log: SliceLog, shard: int) -> Written:
+def synced(files: dict[str, list[SliceFile]], log: SliceLog, unit: str) -> Written:
     """See that the names of the files, per boundary, are there to stay."""
     for name, items in files.items():
         if items:
-            log.data(name, shard).sync("")
+            log.data(unit, name).sync("")
     return Written(files={name: tuple(items) for name, items in files.items()})
 
 
@@ -101,7 +100,7 @@ def write_files(
     boundaries: tuple[Boundary, ...],
     *,
     log: SliceLog,
-    shard: int,
+    unit: str,
     number: int,
     generation: int,
 ) -> Written:
@@ -110,11 +109,11 @@ def write_files(
         frame,
         boundaries,
         log=log,
-        shard=shard,
+        unit=unit,
         generation=generation,
         number=lambda: number,
     )
-    return collect_files(made, boundaries, log=log, shard=shard)
+    return collect_files(made, boundaries, log=log, unit=unit)
 
 
 def number_in_task(checkpoint: str, rows: int) -> int:
@@ -129,39 +128,6 @@ def number_in_task(checkpoint: str, rows: int) -> int:
     if told is None:
         raise AssertionError("Spark no longer tells tasks the id of their batch")
     return batch_number(open_storage(checkpoint), int(told), rows)
-
-
-def relaid(
-    spark: SparkSession,
-    stored: SliceRecord,
-    boundaries: tuple[Boundary, ...],
-    *,
-    schema: StructType,
-    log: SliceLog,
-    generation: int,
-) -> list[SliceRecord]:
-    """The rows published on the first boundary, laid out for the others: their slice records."""
-    first, *others = boundaries
-    if not others:
-        return []
-    files: dict[str, tuple[SliceFile, ...]] = {}
-    batches = list(read_slice(log.data(first.name, stored.shard), stored, range(KEY_GROUPS)))
-    if batches:
-        # Through Spark, as its hashes are what the digests of all other runs are made of.
-        nullable = schema._as_nullable()  # noqa: SLF001 - as boundaries are read
-        rows = spark.createDataFrame(pa.Table.from_batches(batches), nullable)
-        files = write_files(
-            rows,
-            tuple(others),
-            log=log,
-            shard=stored.shard,
-            number=stored.number,
-            generation=generation,
-        ).files
-    return [
-        replace(stored, boundary=item.name, files=files.get(item.name, ()), generation=generation)
-        for item in others
-    ]
 
 
 def _group_columns(boundaries: tuple[Boundary, ...]) -> list[str]:
@@ -225,8 +191,3 @@ def _task(
         yield pa.record_batch([pa.array([json.dumps(message)])], names=[_MESSAGE])
 
     return write
-
-
-def slice_file(data: dict[str, Any]) -> SliceFile:
-    """What a task has told of a file it wrote."""
-    return SliceFile(**{**data, "parts": tuple(GroupPart(**part) for part in data["parts"])})

@@ -20,7 +20,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -28,14 +28,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from holdfast.deployment.keygroups import split_range
-from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.errors import HoldfastError
-from holdfast.runtime.log.backlog import Backlog
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.log.protocol import Batching, next_range, read_range, spark_watermark
-from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slicelog import SliceLog, SupersededError, trimmed
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
+from holdfast.runtime.log.watermarks import spark_watermark
+from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import Slice
+from holdfast.streams.steps import ranges
+from holdfast.streams.unit import End, Ended, Position, Proposal, RunBatch
 
 TICK = "_hf_tick"
 MARK = "_hf_mark"
@@ -54,8 +57,8 @@ class InputSpec:
     """One boundary as a unit reads it."""
 
     boundary: str
-    shards: int
-    """Of the unit that publishes it."""
+    stream: str
+    """Whose rows they are."""
     schema: str
     """Spark's schema as JSON."""
     event_column: str | None = None
@@ -88,6 +91,7 @@ class ReaderSpec:
     root: str
     unit: str
     generation: int
+    replica: int = 0
     inputs: tuple[InputSpec, ...]
     groups: tuple[int, int]
     """Key groups the unit owns: first, and one past the last."""
@@ -101,12 +105,17 @@ class ReaderSpec:
     watch: str = field(default="", repr=False)
     """Address of the node's watcher; empty: waiting tasks look for themselves."""
 
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """What the unit reads, each once: several boundaries may be of one stream."""
+        return tuple(dict.fromkeys(item.stream for item in self.inputs))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInput:
     """What a batch reads of one input."""
 
-    slices: tuple[SliceRecord, ...]
+    slices: tuple[Slice, ...]
     """In reading order."""
     groups: tuple[range, ...]
     """Key groups of each task; there may be fewer than tasks."""
@@ -133,11 +142,12 @@ class LogReader:
         self.spec = spec
         self.log = log or SliceLog(spec.root)
         self._stop = self.log.layout.stop_marker(spec.unit, spec.generation)
-        self._backlog = Backlog(self.log, {item.boundary: item.shards for item in spec.inputs})
+        self._protocol = self.log.steps()
         self._watch: Waiting = watch or remote_watch(spec.watch)
         self._parent = os.getppid() if watch is None else None
         """Of a worker, which must not outlive its node; a node may outlive whoever started it."""
-        self._ranges: dict[int, RangeRecord] = {}
+        self._known: RunBatch | None = None
+        """The batch that was decided last."""
 
     def read(self, number: int, index: int, part: int) -> Iterator[Any]:
         """The rows of one task: one part of one input of a batch, the tick last."""
@@ -157,22 +167,24 @@ class LogReader:
 
     def batch(self, number: int) -> tuple[PlannedInput, ...] | None:
         """What every input of a batch reads, once that is decided; None when told to stop."""
-        record = self._await(number)
-        if record is None:
+        step = self.decide(number)
+        if step is None:
             return None
-        taken = read_range(self._need(number - 1), record)
-        known = record.watermark_us
+        record, known = step.range, step.range.watermark_us
+        try:
+            read = {
+                stream: self.log.run(self._protocol.read(stream, record.after, record.upto))
+                for stream in self.spec.streams
+            }
+        except TrimmedError as error:
+            raise trimmed(error) from error
         planned = []
         for item in self.spec.inputs:
             skipped = frozenset(self.spec.skips.get(number, {}).get(item.boundary, ()))
             owned = range(*self.spec.groups)
             planned.append(
                 PlannedInput(
-                    slices=tuple(
-                        self._backlog.slice(item.boundary, shard, at)
-                        for shard, numbers in enumerate(taken[item.boundary])
-                        for at in numbers
-                    ),
+                    slices=tuple(read[item.stream]),
                     # Skipped rows are counted over all of the input, so one task reads all of it.
                     groups=(owned,) if skipped else (*split_range(owned, self.spec.partitions),),
                     skipped=skipped,
@@ -181,66 +193,87 @@ class LogReader:
             )
         return tuple(planned)
 
-    def _rows(self, item: InputSpec, slices: Sequence[SliceRecord], groups: range) -> Iterator[Any]:
+    def _rows(self, item: InputSpec, slices: Sequence[Slice], groups: range) -> Iterator[Any]:
         for record in slices:
-            folder = self.log.data(item.boundary, record.shard)
-            yield from read_slice(folder, record, groups)
+            folder = self.log.data(record.unit, item.boundary)
+            yield from read_slice(folder, record.files.get(item.boundary, ()), groups)
 
-    def _await(self, number: int) -> RangeRecord | None:
-        """The range record of a batch, put as soon as the inputs allow; None when told to stop.
+    def decide(self, number: int) -> RunBatch | None:
+        """What a batch reads, decided as soon as the inputs allow; None when told to stop.
 
-        A task that is told to stop ends in an orderly way, since an error would cost its Python
-        worker. The driver publishes nothing once the marker is there.
+        A task that is told to stop, or whose unit has come to its end, ends in an orderly way,
+        since an error would cost its Python worker. The driver publishes nothing then.
         """
         checked, woken = 0.0, False
         waited_for: tuple[str, ...] = ()
+        spec, log = self.spec, self.log
         while True:
-            record = self._range(number) or self._propose(number)
-            if record is not None:
-                for old in [known for known in self._ranges if known < number - 1]:
-                    del self._ranges[old]
-                return record
-            if self.log.store.exists(self._stop):
+            step = self._step(number)
+            if isinstance(step, RunBatch):
+                return step
+            if isinstance(step, Ended):
+                if self._parent is not None and step.why != "left behind":
+                    return None
+                raise log.ended(spec.unit, step)
+            if log.store.exists(self._stop):
                 return None
             if self._parent is not None and os.getppid() != self._parent:
                 raise StoppedError("the node is gone")
             if woken or time.monotonic() - checked > LOOK_S:
-                self.log.check_current(self.spec.unit, self.spec.generation)
+                log.check_current(spec.unit, spec.generation, spec.replica)
                 checked = time.monotonic()
-            paths = self._wanted()
+            paths = self._wanted(number)
             if woken and paths == waited_for:
                 time.sleep(POLL_S)  # a hint that led nowhere: not to be taken at once again
             woken, waited_for = self._watch.wait(paths, LOOK_S), paths
 
-    def _wanted(self) -> tuple[str, ...]:
-        """What a waiting task is to be woken by: input, the order to stop, or its successor."""
-        successor = self.log.claim_path(self.spec.unit, self.spec.generation + 1)
-        return (*self._backlog.missing, self.log.store.address(self._stop), successor)
+    def _step(self, number: int) -> RunBatch | Ended | None:
+        """One look at what a batch is to be; None: it cannot be decided yet."""
+        known, spec, log = self._known, self.spec, self.log
+        if known is not None and known.position.batch == number:
+            return known
+        try:
+            position = self._position(number)
+            step = log.run(
+                self._protocol.next_step(
+                    spec.unit,
+                    position,
+                    spec.streams,
+                    self._propose,
+                    reach=spec.batching.reach,
+                )
+            )
+        except TrimmedError as error:
+            raise trimmed(error) from error
+        if isinstance(step, RunBatch):
+            self._known = step
+            if step.range.writer == log.writer:
+                spec.crash.at("after-range-record", spec.unit, number)
+        return None if step == "waiting" else step
 
-    def _propose(self, number: int) -> RangeRecord | None:
-        spec, previous = self.spec, self._need(number - 1)
-        unread = self._backlog.after(previous)
-        proposed = next_range(previous, unread, spec.batching, unit=spec.unit)
-        if proposed is None:
-            return None
-        self.log.check_current(spec.unit, spec.generation)
-        record = self.log.put_range(replace(proposed, generation=spec.generation))
-        self._ranges[number] = record
-        spec.crash.at("after-range-record", spec.unit, number)
-        return record
+    def _propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
+        proposed = self.spec.batching.propose(after, ends, limit)
+        if proposed is not None:
+            spec = self.spec
+            self.log.check_current(spec.unit, spec.generation, spec.replica)
+        return proposed
 
-    def _range(self, number: int) -> RangeRecord | None:
-        if number not in self._ranges:
-            record = self.log.range(self.spec.unit, number)
-            if record is None:
-                return None
-            self._ranges[number] = record
-        return self._ranges[number]
+    def _position(self, number: int) -> Position:
+        known = self._known
+        if known is not None and known.position.batch == number - 1:
+            return known.done
+        found = self.log.run(self._protocol.position_at(self.spec.unit, number))
+        if not isinstance(found, Position):
+            raise SupersededError(f"{self.spec.unit} is {found} born")
+        return found
 
-    def _need(self, number: int) -> RangeRecord | None:
-        if number < 0:
-            return None
-        return self._range(number) or self.log.need_range(self.spec.unit, number)
+    def _wanted(self, number: int) -> tuple[str, ...]:
+        """What a waiting task is to be woken by: input, a turn, the order to stop, a successor."""
+        spec, records = self.spec, self.log.records
+        successor = self.log.claim_path(spec.unit, spec.generation + 1, spec.replica)
+        turn = records.address(ranges(spec.unit), self._position(number).range_number)
+        missing = [records.address(*item) for item in self._protocol.wanted()]
+        return (*missing, turn, self.log.store.address(self._stop), successor)
 
 
 _readers: dict[tuple[str, str, int], LogReader] = {}

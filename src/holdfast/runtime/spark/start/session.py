@@ -17,7 +17,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import holdfast
-from holdfast.runtime.log.protocol import RETAIN_BATCHES
 from holdfast.runtime.spark.io.native import start_callbacks
 from holdfast.runtime.spark.start.archive import archive_options
 from holdfast.runtime.spark.start.java import find_java_home
@@ -25,6 +24,7 @@ from holdfast.runtime.spark.start.launcher import NAME as NURSERY
 from holdfast.runtime.spark.start.native import find_jar
 from holdfast.runtime.spark.start.python import python_program
 from holdfast.runtime.units.slots import MIN_SLOTS
+from holdfast.streams.floors import RETAIN_BATCHES
 
 _STREAMING = "spark.sql.streaming"
 
@@ -85,7 +85,8 @@ SETTINGS: Mapping[str, str] = {
 
 
 JVM_OPTIONS = (
-    # The quick compiler only: most of what a takeover runs, it runs for the first time.
+    # The quick compiler only: most of what a takeover runs, it runs for the first time. With both,
+    # takeovers cost up to twice the CPU time, and it takes millions of rows to make up for it.
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     "-XX:-UsePerfData",  # no file in /tmp that outlives a kill

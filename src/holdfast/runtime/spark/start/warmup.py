@@ -20,18 +20,20 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StructType
 
 from holdfast.deployment import Boundary
-from holdfast.deployment.records import SliceRecord
-from holdfast.runtime.log.protocol import Batching
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.watch import NoWatch
+from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.frames.compile import read_frames
 from holdfast.runtime.spark.io.native import NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import start_session, unit_session
+from holdfast.streams.records import Slice
 
+UNIT, INPUT = "warm.0#0", "in.0#0"
 BATCHES = 4
 TIMEOUT_S = 120.0
 
@@ -50,16 +52,17 @@ def warm_up(
 
 def _run(spark: SparkSession, root: Path, *, stateful: bool, native: bool) -> None:
     log = SliceLog(root)
-    log.claim("warm#0", 0)
+    begin_alone(log, "in", "warm")
+    log.claim(UNIT, 0)
     for number in range(BATCHES):
         _publish(log, number)
     session = unit_session(spark, snapshot_batches=2)
     schema = StructType.fromDDL("ts timestamp, word string, n bigint")
     spec = ReaderSpec(
         root=str(root),
-        unit="warm#0",
+        unit=UNIT,
         generation=0,
-        inputs=(InputSpec(boundary="in", shards=1, schema=schema.json(), event_column="ts"),),
+        inputs=(InputSpec(boundary="in", stream="in", schema=schema.json(), event_column="ts"),),
         groups=(0, 128),
         batching=Batching(one_epoch_per_batch=True),
     )
@@ -73,7 +76,7 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool, native: bool) -> No
 
     def write(batch: DataFrame, number: int) -> None:
         make = write_natively if native else write_files
-        make(batch, out, log=log, shard=0, number=number, generation=0)
+        make(batch, out, log=log, unit=UNIT, number=number, generation=0)
 
     query = (
         frame.writeStream.foreachBatch(write)
@@ -118,17 +121,18 @@ def _publish(log: SliceLog, number: int) -> None:
         }
     )
     name = f"{number:010d}.arrow"
-    file = write_slice_file(log.data("in", 0), name, rows, np.array([0, 1]), np.array([1, 2]))
-    record = SliceRecord(
-        boundary="in",
-        shard=0,
-        number=number,
-        after=number - 1,
-        upto=number,
-        files=(file,),
-        watermark_us=number * 1_000_000,
+    file = write_slice_file(log.data(INPUT, "in"), name, rows, np.array([0, 1]), np.array([1, 2]))
+    log.publish(
+        Slice(
+            unit=INPUT,
+            number=number,
+            after=number - 1,
+            upto=number,
+            files={"in": (file,)},
+            rows=rows.num_rows,
+            watermark_us=number * 1_000_000,
+        )
     )
-    log.put_slice(record, unit="warm#0")
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -29,20 +29,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
-from holdfast.deployment.records import RangeRecord
 from holdfast.errors import CheckFailedError, HoldfastError
 from holdfast.pipeline import SparkSource
 from holdfast.runtime.checkpoint.align import align, sync_plan
 from holdfast.runtime.checkpoint.clone import source_offset
-from holdfast.runtime.log.protocol import Batching, epoch_due
+from holdfast.runtime.log.batching import Batching
+from holdfast.runtime.spark.io.reader import StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.unit import BatchFailedError, SparkUnit
-from holdfast.runtime.units.positions import Position, Read, next_record, next_step, stamp
+from holdfast.runtime.units.positions import (
+    Read,
+    SourcePosition,
+    next_batch,
+    next_step,
+    stamp,
+)
 from holdfast.runtime.units.sources import (
     epoch_tick,
     publish_rows,
     split_late,
 )
+from holdfast.streams.records import Range
+from holdfast.streams.unit import End, Ended, Position, Proposal, RunBatch
 
 IDLE_POLL_S = 0.05
 CHECK_S = 0.25
@@ -68,9 +76,9 @@ class NativeSourceUnit(SparkUnit):
             batch_epochs=self.context.segment.batch_epochs,
             one_epoch_per_batch=self.context.segment.one_epoch_per_batch,
         )
-        self._newest: RangeRecord | None = None
+        self._newest: RunBatch | None = None
         self._published = -1
-        """Number of the newest batch known to be published on all boundaries."""
+        """Number of the newest batch known to be published."""
         self._watermark: tuple[int, int | None] = (-1, None)
         """Number of the last batch published here, and the watermark it left behind."""
 
@@ -85,7 +93,7 @@ class NativeSourceUnit(SparkUnit):
     def _align(self) -> None:
         """Make Spark go on where the records end."""
         context, newest = self.context, self._look()
-        known = Position.after(newest)
+        known = SourcePosition.after(newest)
         aligned = align(
             self._checkpoint(context.generation),
             unit=context.name,
@@ -93,9 +101,7 @@ class NativeSourceUnit(SparkUnit):
             start=known.start,
             now=context.wall.now(),
         )
-        if aligned == "past" and next_step(newest, published=self._is_published(), read=None) == (
-            "wait"
-        ):
+        if aligned == "past" and self._next(None) == "wait":
             raise CheckFailedError(
                 f"{context.name}: Spark is done with batch {known.batch}, whose slice is missing; "
                 f"put it back, or start again with --reset {context.segment.name}"
@@ -150,24 +156,24 @@ class NativeSourceUnit(SparkUnit):
         with self._turn:
             while (step := self._step(read, rows)) != "done":
                 if step == "replan":
-                    raise ReplannedError(f"{context.name}: recorded {self._newest}, read {read}")
+                    raise ReplannedError(f"{context.name}: recorded {self._record}, read {read}")
                 if step == "lost":
                     raise CheckFailedError(
                         f"{context.name}: recorded up to offset "
-                        f"{Position.after(self._newest).offset}, but Spark goes on from "
+                        f"{SourcePosition.after(self._record).offset}, but Spark goes on from "
                         f"{read.start}"
                     )
-            number = Position.after(self._newest).batch
+            number = SourcePosition.after(self._record).batch
         self.progress.tell(batch_ms=1000 * (context.clock.now() - began))
         context.crash.at("before-commit", context.name, number)
 
     def _step(self, read: Read | None, rows: Any) -> str:
         """One step, done if it is a deed; to be called with the turn."""
-        newest = self._look()
-        step = next_step(newest, published=self._is_published(), read=read)
+        newest, context = self._look(), self.context
+        step = self._next(read)
         if step in ("replan", "lost"):
             # A generation that was left behind finds records that it cannot understand.
-            self.context.log.check_current(self.context.name, self.context.generation)
+            context.log.check_current(context.name, context.generation, context.replica)
         if step == "put":
             self._put(newest, read)
         elif step == "finish" and newest is not None:
@@ -176,35 +182,45 @@ class NativeSourceUnit(SparkUnit):
             self._publish(newest, rows)
         return step
 
+    def _next(self, read: Read | None) -> str:
+        return next_step(
+            self._record, self._batch_number, published=self._is_published(), read=read
+        )
+
     def _culprit(self, error: BaseException) -> str | None:
         return super()._culprit(error) or self.context.segment.name
 
-    def _put(self, newest: RangeRecord | None, read: Read | None) -> None:
+    def _put(self, newest: Range | None, read: Read | None) -> None:
         """Record the next batch; if another generation was faster, its record counts."""
-        context = self.context
-        context.log.check_current(context.name, context.generation)
-        last = newest.upto if newest else -1
-        self._newest = context.log.put_range(
-            next_record(
-                newest,
-                read,
-                unit=context.name,
-                generation=context.generation,
-                upto=stamp(last, self._tick(), self._batching),
-                watermark_us=self._watermark_after(newest),
-            )
-        )
-        context.crash.at("after-range-record", context.name, self._newest.number)
+        context, log = self.context, self.context.log
+        log.check_current(context.name, context.generation, context.replica)
+        number, watermark_us = self._batch_number + 1, self._watermark_after(newest)
 
-    def _publish(self, record: RangeRecord, rows: Any) -> None:
-        watermark = Position.after(record).watermark_us
+        def propose(after: int, _: Sequence[End], limit: int | None) -> Proposal:
+            upto = stamp(after, self._tick(), self._batching, limit)
+            return next_batch(newest, number, read, upto=upto, watermark_us=watermark_us)
+
+        step = log.run(self._protocol.next_step(context.name, self._place(), (), propose))
+        match step:
+            case RunBatch():
+                self._newest = step
+                context.crash.at("after-range-record", context.name, number)
+            case Ended():
+                raise log.ended(context.name, step)
+            case "waiting":  # for others that turn as well
+                if self._stopping.wait(IDLE_POLL_S):
+                    raise StoppedError(f"{context.name} was told to stop")
+
+    def _publish(self, record: Range, rows: Any) -> None:
+        number = self._batch_number
+        watermark = SourcePosition.after(record).watermark_us
         kept, late, watermark = split_late(rows, self._pipeline.event_time, watermark)
-        publish_rows(self.context, record, kept, late, watermark)
-        self._published = record.number
-        self._watermark = (record.number, watermark)
-        self.progress.tell(batch=record.number, epoch=record.upto)
+        publish_rows(self.context, record, number, kept, late, watermark)
+        self._published = number
+        self._watermark = (number, watermark)
+        self.progress.tell(batch=number, epoch=record.upto)
         self.progress.add(rows_in=rows.num_rows, rows_out=kept.num_rows)
-        self._trim(record.number)
+        self._trim(number)
 
     # Nothing to read
 
@@ -222,7 +238,8 @@ class NativeSourceUnit(SparkUnit):
             if worked:
                 continue  # after a pause there may be many epochs, each in a batch of its own
             if clock.now() - checked > CHECK_S:
-                self.context.log.check_current(self.context.name, self.context.generation)
+                context = self.context
+                context.log.check_current(context.name, context.generation, context.replica)
                 checked = clock.now()
             self._stopping.wait(IDLE_POLL_S)
 
@@ -230,7 +247,7 @@ class NativeSourceUnit(SparkUnit):
         """Finish an empty batch, or begin one if it is due; whether there was anything to do."""
         newest = self._look()
         last, tick = newest.upto if newest else -1, self._tick()
-        due = epoch_due(last, tick, self._batching) is not None
+        due = self._batching.due(last, tick) is not None
         unpublished = newest is not None and not self._is_published()
         self.progress.tell(waiting=max(1, tick - last) if due or unpublished else 0)
         if not due and not unpublished:
@@ -249,36 +266,51 @@ class NativeSourceUnit(SparkUnit):
 
     # The records
 
-    def _look(self) -> RangeRecord | None:
-        """The newest record; costs one look at a name while there is no newer one."""
-        log, name = self.context.log, self.context.name
-        known = self._newest.number if self._newest else -1
-        number = log.newest_range(name, known)
-        if number != known:
-            self._newest = log.need_range(name, number)
-        return self._newest
+    @property
+    def _record(self) -> Range | None:
+        return self._newest.range if self._newest is not None else None
+
+    @property
+    def _batch_number(self) -> int:
+        """That of the newest record; -1: none."""
+        return self._newest.position.batch if self._newest is not None else -1
+
+    def _look(self) -> Range | None:
+        """The newest record; costs a look at two names while there is no newer one."""
+        context, log = self.context, self.context.log
+        if self._newest is None:
+            number = log.newest_batch(context.name)
+            if number >= 0:
+                newest = log.need_range(context.name, number)
+                self._newest = RunBatch(range=newest, position=self._position(number))
+        else:
+            while (record := log.range(context.name, self._batch_number + 1)) is not None:
+                position = self._newest.done
+                if record.turn != position.turn:
+                    position = self._position(position.batch)
+                self._newest = RunBatch(range=record, position=position)
+        return self._record
+
+    def _place(self) -> Position:
+        """Where the unit goes on."""
+        return self._newest.done if self._newest is not None else self._position(0)
 
     def _is_published(self) -> bool:
-        """Whether the newest batch is there on all boundaries."""
-        record, context = self._newest, self.context
-        if record is not None and self._published != record.number:
-            found = [
-                context.log.slice(boundary.name, context.unit.shard, record.number)
-                for boundary in context.segment.outputs
-            ]
-            if all(found):
-                self._published = record.number
-                self.progress.tell(batch=record.number, epoch=record.upto)
-        return record is not None and self._published == record.number
+        """Whether the newest batch is there."""
+        record, number = self._record, self._batch_number
+        if record is not None and self._published != number and self._stored(number) is not None:
+            self._published = number
+            self.progress.tell(batch=number, epoch=record.upto)
+        return record is not None and self._published == number
 
-    def _watermark_after(self, record: RangeRecord | None) -> int | None:
+    def _watermark_after(self, record: Range | None) -> int | None:
         """What a published batch has left behind."""
         if record is None:
             return None
-        if self._watermark[0] != record.number:
-            boundary, shard = self.context.segment.outputs[0].name, self.context.unit.shard
-            found = self.context.log.need_slice(boundary, shard, record.number)
-            self._watermark = (record.number, found.watermark_us)
+        number = self._batch_number
+        if self._watermark[0] != number:
+            found = self.context.log.need_slice(self.context.name, number)
+            self._watermark = (number, found.watermark_us)
         return self._watermark[1]
 
     def _waiting(self) -> int:

@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.deployment import Segment
-from holdfast.deployment.records import SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import SliceFile
 from holdfast.pipeline import Pipeline
-from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice_file
 from holdfast.runtime.spark.frames.compile import OperatorError
 from holdfast.storage import Storage
@@ -38,12 +37,10 @@ class Promise:
     reader: str
     """The first operator behind it that would drop what is late."""
 
-    def check(self, log: SliceLog, before: SliceRecord, files: Iterable[SliceFile]) -> None:
+    def check(self, promised_us: int | None, folder: Storage, files: Iterable[SliceFile]) -> None:
         """Raise if new rows are older than the slice before them has promised."""
-        promised_us = before.watermark_us
         if promised_us is None:
             return
-        folder = log.store.below(log.layout.data(before.boundary, before.shard))
         oldest = oldest_us(folder, files, self.column)
         if oldest is None or oldest >= promised_us:
             return

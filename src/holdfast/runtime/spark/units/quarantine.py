@@ -20,10 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.deployment import Segment
-from holdfast.deployment.records import RangeRecord, SkipRecord
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
-from holdfast.runtime.log.protocol import read_range
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.frames.check import quiet
 from holdfast.runtime.spark.frames.compile import OperatorError, build, culprit
@@ -37,6 +35,7 @@ from holdfast.runtime.spark.units.isolate import (
 )
 from holdfast.runtime.units.aside import forget, put_aside
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.records import Range, Skip
 
 _DATA_STATES = ("21", "22", "38", "P0")
 """SQLSTATE classes of what a row does to a function: cardinality, data, Python, raised by hand."""
@@ -98,9 +97,9 @@ def quarantine(
     spark: SparkSession,
     pipeline: Pipeline,
     spec: ReaderSpec,
-    previous: RangeRecord | None,
-    record: RangeRecord,
-    skip: SkipRecord | None,
+    record: Range,
+    number: int,
+    skip: Skip | None,
     operator: str,
     reason: str,
     tell: Callable[[str], object],
@@ -109,7 +108,7 @@ def quarantine(
 
     `skip` is what the batch was run with, so what is left out already.
     """
-    tables = _inputs(context, spec, previous, record)
+    tables = _inputs(context, spec, record)
     known = {(name, at) for name, rows in (skip.rows if skip else {}).items() for at in rows}
     places = [
         (item.boundary, at)
@@ -129,13 +128,13 @@ def quarantine(
         return False
     put_skip(
         context,
-        SkipRecord(
+        Skip(
             unit=context.name,
-            number=record.number,
+            number=0,
+            batch=number,
             version=skip.version + 1 if skip else 1,
             rows=_by_boundary([*known, *bad]),
             reason=f"{operator}: {reason}"[:2000],
-            generation=context.generation,
         ),
         tables,
     )
@@ -161,19 +160,19 @@ def find(trial: Trial, places: Sequence[Place], tell: Callable[[str], object]) -
     return [] if trial.fails([]) else [place for place in found if trial.fails([place])]
 
 
-def put_skip(context: UnitContext, record: SkipRecord, tables: Mapping[str, Any]) -> None:
+def put_skip(context: UnitContext, record: Skip, tables: Mapping[str, Any]) -> None:
     """Keep the rows for people to look at, then leave them out.
 
     If another generation has put this version, its rows are kept instead of ours.
     """
     dead = context.log.store.below(context.log.layout.dead(context.name))
 
-    def keep(skip: SkipRecord) -> None:
+    def keep(skip: Skip) -> None:
         for boundary, at in skip.rows.items():
             rows = tables[boundary].take(pa.array(at))
             put_aside(
                 dead.below(word(boundary)),
-                skip.number,
+                skip.batch,
                 rows,
                 keep_all=context.trimmer.keep_input,
                 now=context.wall.now(),
@@ -181,13 +180,13 @@ def put_skip(context: UnitContext, record: SkipRecord, tables: Mapping[str, Any]
             )
 
     # The search may have taken a minute: an older generation must not touch what counts by now.
-    context.log.check_current(context.name, context.generation)
+    context.log.check_current(context.name, context.generation, context.replica)
     keep(record)
     stored = context.log.put_skip(record)
     if stored.rows != record.rows:
         keep(stored)
         for boundary in set(record.rows) - set(stored.rows):
-            forget(dead.below(word(boundary)), record.number, record.version)
+            forget(dead.below(word(boundary)), record.batch, record.version)
 
 
 def blame(pipeline: Pipeline, segment: Segment, error: BaseException) -> str | None:
@@ -219,19 +218,15 @@ def _by_boundary(places: Iterable[Place]) -> dict[str, tuple[int, ...]]:
     return {boundary: tuple(at) for boundary, at in found.items()}
 
 
-def _inputs(
-    context: UnitContext, spec: ReaderSpec, previous: RangeRecord | None, record: RangeRecord
-) -> dict[str, Any]:
+def _inputs(context: UnitContext, spec: ReaderSpec, record: Range) -> dict[str, Any]:
     """The batch's rows per boundary, in the order in which tasks read and count them."""
-    taken = read_range(previous, record)
+    log, protocol = context.log, context.log.steps()
     tables = {}
     for item in spec.inputs:
         batches: list[Any] = []
-        for shard, numbers in enumerate(taken[item.boundary]):
-            folder = context.log.data(item.boundary, shard)
-            for number in numbers:
-                found = context.log.need_slice(item.boundary, shard, number)
-                batches += read_slice(folder, found, range(*spec.groups))
+        for found in log.run(protocol.read(item.stream, record.after, record.upto)):
+            folder = log.data(found.unit, item.boundary)
+            batches += read_slice(folder, found.files.get(item.boundary, ()), range(*spec.groups))
         empty = item.arrow_schema().empty_table().drop_columns([TICK])
         tables[item.boundary] = pa.Table.from_batches(batches) if batches else empty
     return tables

@@ -12,7 +12,6 @@ ended, however it ended.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -20,14 +19,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
-from holdfast.deployment.records import SliceRecord, parse_record_name
+from holdfast.deployment.slicefiles import Files
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import open_storage
 from holdfast.storage.identity import new_id
+from holdfast.streams.records import Slice
+from holdfast.streams.steps import Newest, slices
 
 log = logging.getLogger("holdfast.spark")
 
@@ -50,10 +52,10 @@ def rehearse(
     # One batch per epoch, so that as many batches run as there are slices.
     segment = replace(segment, batch_epochs=1, one_epoch_per_batch=True)
     try:
+        begin(scratch, deployment)
         rows = sum(
-            _lay_out(real, scratch, name, shard)
-            for name in segment.inputs
-            for shard in range(deployment.producer(name).shards)
+            _lay_out(real, scratch, deployment.segment(stream))
+            for stream in deployment.streams_read(segment)
         )
         context = UnitContext(
             unit=UnitId(segment=segment.name, shard=0),
@@ -61,7 +63,7 @@ def rehearse(
             segment=segment,
             deployment=deployment,
             log=scratch,
-            trimmer=Trimmer(log=scratch, deployment=deployment, keep_input=True),
+            trimmer=Trimmer(scratch, deployment, keep_input=True),
             crash=Crash(),
         )
         return _run(make(context)) and rows > 0
@@ -85,37 +87,48 @@ def _run(unit: SparkUnit) -> bool:
         unit.join(TIMEOUT_S)
 
 
-def _lay_out(real: SliceLog, scratch: SliceLog, boundary: str, shard: int) -> int:
-    """The newest published slice, if it is not too large, as the slices 0, 1, ... of the copy.
+def _lay_out(real: SliceLog, scratch: SliceLog, producer: Segment) -> int:
+    """The newest slices of a stream, if they are not too large, as slices 0, 1, ... of the copy.
 
-    Gives the rows in it.
+    Gives the rows in them. Who carries the stream now may be others than at the beginning, which is
+    what the copy has.
     """
-    sample = _newest(real, boundary, shard)
-    if sample is not None and sample.rows > MAX_ROWS:
-        sample = None
-    files = sample.files if sample else ()
-    for file in files:
-        data = real.data(boundary, shard).read(file.name)
-        if data is None:  # trimmed meanwhile
-            files = ()
-            break
-        scratch.data(boundary, shard).put_data(file.name, (data,))
-    for number in range(BATCHES):
-        record = SliceRecord(
-            boundary=boundary,
-            shard=shard,
-            number=number,
-            after=number - 1,
-            upto=number,
-            files=files,
-            watermark_us=sample.watermark_us if sample else 0,
-        )
-        scratch.put_slice(record, unit="rehearsal")
-    return sum(part.rows for file in files for part in file.parts)
+    carriers = [child.unit for child in real.carriers(producer.name)]
+    rows = 0
+    for shard in range(producer.shards):
+        sample = _newest(real, carriers[shard % len(carriers)]) if carriers else None
+        if sample is not None and sample.rows > MAX_ROWS:
+            sample = None
+        unit = str(UnitId(segment=producer.name, shard=shard))
+        files = _copied(real, scratch, sample, unit) if sample else {}
+        found = sample.rows if sample and files else 0
+        for number in range(BATCHES):
+            scratch.publish(
+                Slice(
+                    unit=unit,
+                    number=number,
+                    after=number - 1,
+                    upto=number,
+                    files=files,
+                    rows=found,
+                    watermark_us=sample.watermark_us if sample else 0,
+                )
+            )
+        rows += found
+    return rows
 
 
-def _newest(real: SliceLog, boundary: str, shard: int) -> SliceRecord | None:
-    names = real.store.names(real.layout.slices(boundary, shard))
-    with contextlib.suppress(IndexError):
-        return real.slice(boundary, shard, parse_record_name(names[-1])[1])
-    return None
+def _copied(real: SliceLog, scratch: SliceLog, sample: Slice, unit: str) -> Files:
+    """The files of a slice as those of a unit in the copy; none if they are trimmed meanwhile."""
+    for boundary, files in sample.files.items():
+        for file in files:
+            data = real.data(sample.unit, boundary).read(file.name)
+            if data is None:
+                return {}
+            scratch.data(unit, boundary).put_data(file.name, (data,))
+    return sample.files
+
+
+def _newest(real: SliceLog, unit: str) -> Slice | None:
+    number = real.records.execute(Newest(slices(unit)))
+    return real.slice(unit, number) if number >= 0 else None

@@ -89,7 +89,7 @@ class PythonSide:
             frame,
             self.context.segment.outputs,
             log=self.context.log,
-            shard=self.context.unit.shard,
+            unit=self.context.name,
             generation=self.context.generation,
             number=lambda: number_in_task(checkpoint, rows),
         )
@@ -99,7 +99,7 @@ class PythonSide:
             frame,
             self.context.segment.outputs,
             log=self.context.log,
-            shard=self.context.unit.shard,
+            unit=self.context.name,
         )
 
     def ready_at(self) -> float:
@@ -128,7 +128,7 @@ class NativeSide:
             frame,
             self.context.segment.outputs,
             log=self.context.log,
-            shard=self.context.unit.shard,
+            unit=self.context.name,
             number=number,
             generation=self.context.generation,
         )

@@ -13,9 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
-from holdfast.deployment import key_group_range
-from holdfast.deployment.records import RangeRecord, SkipRecord, SliceRecord
-from holdfast.errors import HoldfastError
+from holdfast.deployment.slicefiles import content_digest
+from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.clone import (
@@ -28,12 +27,18 @@ from holdfast.runtime.checkpoint.clone import (
     tidy,
 )
 from holdfast.runtime.checkpoint.state import StateFiles
-from holdfast.runtime.log.protocol import Batching, output_watermark, read_range
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.redo import after_failure, skips_to_use
-from holdfast.runtime.log.slicelog import OtherSkipError, SupersededError
+from holdfast.runtime.log.slicelog import (
+    EndedError,
+    OtherSkipError,
+    SupersededError,
+    skip_version,
+)
 from holdfast.runtime.log.start import rebuilt_start, require_start
-from holdfast.runtime.log.takeable import Takeable, done_batch
+from holdfast.runtime.log.takeable import Takeable
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
+from holdfast.runtime.log.watermarks import output_watermark
 from holdfast.runtime.spark.frames.compile import (
     OperatorError,
     build,
@@ -42,7 +47,6 @@ from holdfast.runtime.spark.frames.compile import (
     output_lag_us,
     read_frames,
 )
-from holdfast.runtime.spark.io.publish import relaid
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
@@ -50,10 +54,12 @@ from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
 from holdfast.runtime.spark.units.side import choose_side
 from holdfast.runtime.units.aside import keep_version
+from holdfast.runtime.units.birth import await_birth, follow_inputs
 from holdfast.runtime.units.progress import Progress
-from holdfast.runtime.units.publish import publish
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
+from holdfast.streams.records import Range, Skip, Slice
+from holdfast.streams.unit import Ended, Position
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""
@@ -89,7 +95,7 @@ class SparkUnit:
         self._failure: BaseException | None = None
         self._number: int | None = None
         """The batch in hand."""
-        self._skips: dict[int, SkipRecord] = {}
+        self._skips: dict[int, Skip] = {}
         """What batches leave out while this query runs."""
         self._adopted: set[int] = set()
         """Batches that failed here and are published, so need not be run."""
@@ -140,6 +146,8 @@ class SparkUnit:
                 except Exception as error:
                     if not self._goes_on(error):
                         raise
+        except EndedError as error:
+            self.progress.tell(state="ended", error=str(error), heirs=error.heirs)
         except SupersededError as error:
             self.progress.tell(state="stopped", error=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
@@ -152,14 +160,20 @@ class SparkUnit:
     def _prepare(self) -> None:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
         context = self.context
-        context.log.claim(context.name, context.generation)
-        self._takeable = self._follow_inputs()
+        context.log.claim(context.name, context.generation, context.replica)
+        self._protocol = context.log.steps()
+        born = await_birth(context, self._protocol, self._stopping)
+        self._takeable = follow_inputs(context, born)
         folder, own = self._checkpoints(), context.generation
         there = generations(folder)
-        source = own if own in there else self._clone_source(there)
+        source = self._clone_source(there)
         rebuilt = self._require_start(source)
-        if own in there:
-            return
+        if source is None and born.parents and context.segment.stateful:
+            names = ", ".join(name for name, _ in born.parents)
+            raise BadInputError(
+                f"it is to take over the state of {names}, and no checkpoint of it was made",
+                where=context.name,
+            )
         if rebuilt is not None or source is None:
             make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._partitions)
             return
@@ -192,7 +206,7 @@ class SparkUnit:
         if kept is None and generation is not None:
             return None
         where = context.log, context.deployment, context.unit
-        rebuilt = None if generation == context.generation else rebuilt_start(*where, first=kept)
+        rebuilt = rebuilt_start(*where, first=kept)
         if rebuilt is None:
             require_start(*where, first=kept or 0, checkpointed=True)
         return rebuilt
@@ -208,13 +222,14 @@ class SparkUnit:
         self._failure = self._number = None
         self._skips = skips_to_use(context.log, context.name, self._stored)
         session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
-        groups = key_group_range(context.unit.shard, segment.shards)
+        self._groups = context.log.child(context.name).groups
         self._spec = ReaderSpec(
             root=context.log.root,
             unit=context.name,
             generation=context.generation,
+            replica=context.replica,
             inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
-            groups=(groups.start, groups.stop),
+            groups=self._groups,
             batching=Batching(
                 batch_epochs=segment.batch_epochs,
                 one_epoch_per_batch=segment.one_epoch_per_batch,
@@ -276,7 +291,7 @@ class SparkUnit:
         """Whether the failed batch can be run again at once, or need not be."""
         context, number = self.context, self._number
         # Whatever happened, a generation that was replaced has nothing to report but that.
-        context.log.check_current(context.name, context.generation)
+        context.log.check_current(context.name, context.generation, context.replica)
         ours = isinstance(error, HoldfastError)
         if number is None or (ours and not isinstance(error, OperatorError | OtherSkipError)):
             return False
@@ -284,7 +299,7 @@ class SparkUnit:
         stored = self._stored(number)
         step = after_failure(
             stateful=context.segment.stateful,
-            published=stored.skip if stored else None,
+            published=skip_version(stored) if stored else None,
             newest=newest.version if newest else 0,
             used=used.version if used else 0,
             adopted=number in self._adopted,
@@ -305,7 +320,7 @@ class SparkUnit:
         operator = self._culprit(error) or suspect(self._pipeline, self.context.segment)
         if operator is None or self._pipeline.operator(operator).on_error != "quarantine":
             return False
-        record, previous = self._ranges(number)
+        record = self.context.log.need_range(self.context.name, number)
         # Many runs of the batch, so maybe minutes: to be told apart from a stall, which is killed.
         self.progress.tell(state="starting", operator=operator)
         return quarantine(
@@ -313,18 +328,17 @@ class SparkUnit:
             spark=self._spark,
             pipeline=self._pipeline,
             spec=self._spec,
-            previous=previous,
             record=record,
+            number=number,
             skip=self._skips.get(number),
             operator=operator,
             reason=str(error),
             tell=lambda doing: self.progress.tell(doing=doing),
         )
 
-    def _stored(self, number: int) -> SliceRecord | None:
-        """What a batch has published on its first boundary, which decides for all of them."""
-        boundary = self.context.segment.outputs[0].name
-        return self.context.log.slice(boundary, self.context.unit.shard, number)
+    def _stored(self, number: int) -> Slice | None:
+        """What a batch has published."""
+        return self.context.log.slice(self.context.name, number)
 
     def _culprit(self, error: BaseException) -> str | None:
         return blame(self._pipeline, self.context.segment, error)
@@ -353,16 +367,14 @@ class SparkUnit:
         if number in self._adopted or (self._chance and not context.segment.stateful):
             stored = self._stored(number)
         if stored is None:
+            # What is published else needs no second run: it might fail or come out otherwise.
             stored = self._compute(frame, number, spark_batch)
-        else:
-            # Nothing depends on running it again, and it might fail or come out otherwise.
-            for item in self._relaid(stored):
-                log.put_slice(item, unit=context.name)
-        keep_version(log.store.below(log.layout.dead(context.name)), number, stored.skip)
-        record, previous = self._ranges(number)
+        dead = log.store.below(log.layout.dead(context.name))
+        keep_version(dead, number, skip_version(stored))
+        record = log.need_range(context.name, number)
         # The batch began when its input was there, not when Spark planned it.
-        began = max(start, log.put_time(context.name, number))
-        self._account(previous, record, stored.rows, context.wall.now() - began)
+        began = max(start, log.put_time(record) or 0.0)
+        self._account(number, record, stored.rows, context.wall.now() - began)
         self._trim(number)
         if context.segment.stateful and number % SIZE_EVERY == 1:
             files = StateFiles(checkpoint)
@@ -370,8 +382,8 @@ class SparkUnit:
             self.progress.tell(state_bytes=files.restore_bytes)
         context.crash.at("before-commit", context.name, number)
 
-    def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> SliceRecord:
-        """Run a batch and publish it; gives what counts on the first boundary."""
+    def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> Slice:
+        """Run a batch and publish it; gives what counts."""
         context, log = self.context, self.context.log
         written = self._side.written(frame, number)
         # The mark is removed once a newer generation runs, the event stays.
@@ -379,99 +391,81 @@ class SparkUnit:
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
             raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
-        before = self._stored(number - 1) if number > 0 else None
-        if self._promise is not None and before is not None:
-            self._promise.check(log, before, written.files[before.boundary])
-        record, previous = self._ranges(number)
+        before = self._position(number)
+        record = self._decided(number, before)
+        boundary = context.segment.outputs[0].name
+        published = self._stored(number - 1) if number > 0 else None
+        if self._promise is not None and published is not None:
+            folder = log.data(context.name, boundary)
+            self._promise.check(published.watermark_us, folder, written.files[boundary])
         skip = self._skips.get(number)
         watermark = output_watermark(
-            previous, record, stateful=context.segment.stateful, lag_us=self._lag_us
+            before.watermark_us,
+            record.watermark_us,
+            stateful=context.segment.stateful,
+            lag_us=self._lag_us,
         )
-        records = [
-            SliceRecord(
-                boundary=boundary.name,
-                shard=context.unit.shard,
+        return context.publish(
+            Slice(
+                unit=context.name,
                 number=number,
                 after=record.after,
                 upto=record.upto,
-                inputs=record.inputs,
-                files=written.files[boundary.name],
+                files=written.files,
+                rows=written.rows,
+                digest=content_digest(written.files),
                 watermark_us=watermark,
                 dead_rows=sum(len(rows) for rows in skip.rows.values()) if skip else 0,
-                skip=skip.version if skip else 0,
+                skip=str(skip.version) if skip else "",
                 generation=context.generation,
                 spark_batch=spark_batch,
-            )
-            for boundary in context.segment.outputs
-        ]
-        relay = self._relaid if self._chance else None
-        return publish(log, records, unit=context.name, crash=context.crash, relay=relay)
-
-    def _relaid(self, stored: SliceRecord) -> list[SliceRecord]:
-        context = self.context
-        used = self._skips.get(stored.number)
-        if context.segment.stateful and stored.skip != (used.version if used else 0):
-            # The rows would do, but the state must be that of the same input.
-            raise OtherSkipError(context.name, used.version if used else 0, stored)
-        first, *others = context.segment.outputs
-        missing = [
-            boundary
-            for boundary in others
-            if context.log.slice(boundary.name, stored.shard, stored.number) is None
-        ]
-        return relaid(
-            self._spark,
-            stored,
-            (first, *missing),
-            schema=self._schemas[context.segment.name],
-            log=context.log,
-            generation=context.generation,
+            ),
+            # Of chance the rows that are stored count; state must be that of the same input.
+            adopt=self._chance and not context.segment.stateful,
         )
+
+    def _position(self, number: int) -> Position:
+        """Where the unit stood before a batch."""
+        name = self.context.name
+        found = self.context.log.run(self._protocol.position_at(name, number))
+        if not isinstance(found, Position):
+            raise SupersededError(f"{name} is {found} born")
+        return found
+
+    def _decided(self, number: int, before: Position) -> Range:
+        """The range of a batch that tasks have run; raises if they found the end of the unit."""
+        name, log = self.context.name, self.context.log
+        record = log.range(name, number)
+        if record is not None:
+            return record
+        step = log.run(self._protocol.next_step(name, before, (), lambda *_: None))
+        if isinstance(step, Ended):
+            raise log.ended(name, step)
+        return log.need_range(name, number)
 
     def _trim(self, number: int) -> None:
         if number % TRIM_EVERY == TRIM_EVERY - 1:
-            self.context.trimmer.trim_unit(self.context.name, number)
-            self.context.trimmer.trim_outputs(self.context.segment, self.context.unit.shard)
+            self.context.trimmer.trim(self.context.name)
             # This generation has shown that it runs: the next will clone its checkpoint.
             self._tidy(keep_from=self.context.generation)
 
-    def _ranges(self, number: int) -> tuple[RangeRecord, RangeRecord | None]:
-        record = self.context.log.need_range(self.context.name, number)
-        if record is None:
-            raise AssertionError("batches are numbered from 0")
-        return record, self.context.log.need_range(self.context.name, number - 1)
-
-    def _account(
-        self, previous: RangeRecord | None, record: RangeRecord, rows_out: int, seconds: float
-    ) -> None:
-        groups = key_group_range(self.context.unit.shard, self.context.segment.shards)
+    def _account(self, number: int, record: Range, rows_out: int, seconds: float) -> None:
+        groups, log = range(*self._groups), self.context.log
         rows_in = 0
-        for name, shards in read_range(previous, record).items():
-            for shard, numbers in enumerate(shards):
-                for number in numbers:
-                    found = self.context.log.need_slice(name, shard, number)
-                    rows_in += sum(
-                        part.rows
-                        for file in found.files
-                        for part in file.parts
-                        if part.group in groups
-                    )
+        for item in self._spec.inputs:
+            for found in log.run(self._protocol.read(item.stream, record.after, record.upto)):
+                rows_in += sum(
+                    part.rows
+                    for file in found.files.get(item.boundary, ())
+                    for part in file.parts
+                    if part.group in groups
+                )
         self.progress.add(rows_in=rows_in, rows_out=rows_out)
-        self.progress.tell(batch=record.number, epoch=record.upto, batch_ms=1000 * seconds)
+        self.progress.tell(batch=number, epoch=record.upto, batch_ms=1000 * seconds)
         if self._takeable is not None:
-            self._takeable.passed(record)
+            self._takeable.passed(record.upto)
 
     # Telling
-
-    def _follow_inputs(self) -> Takeable:
-        context = self.context
-        outputs = [boundary.name for boundary in context.segment.outputs]
-        return Takeable(
-            context.log,
-            {name: context.deployment.producer(name).shards for name in context.segment.inputs},
-            batch_epochs=context.segment.batch_epochs,
-            start=done_batch(context.log, context.name, outputs, context.unit.shard),
-        )
 
     def _failed(self, error: BaseException) -> None:
         text = "".join(traceback.format_exception(error))

@@ -7,36 +7,38 @@ import random
 import pytest
 
 from holdfast.deployment.keygroups import split_range
-from holdfast.deployment.records import GroupPart, SliceFile, SliceRecord
+from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.io.native import told
 from holdfast.runtime.spark.io.reader import InputSpec, PlannedInput
+from holdfast.streams.records import Slice
 
 pytestmark = pytest.mark.unit
 
-ITEM = InputSpec(boundary="b", shards=2, schema="{}")
+ITEM = InputSpec(boundary="b", stream="b", schema="{}")
 LOG = SliceLog("/run")
 
 
 def record(number, shard, files):
-    return SliceRecord(
-        boundary="b",
-        shard=shard,
+    return Slice(
+        unit=f"b.0#{shard}",
         number=number,
         after=number - 1,
         upto=number,
-        files=tuple(
-            SliceFile(
-                name=f"{number}-{index}.arrow",
-                schema_size=100,
-                schema_crc=7,
-                parts=tuple(
-                    GroupPart(group=group, rows=rows, offset=place, size=8, crc=place, digest=0)
-                    for place, (group, rows) in enumerate(parts)
-                ),
+        files={
+            "b": tuple(
+                SliceFile(
+                    name=f"{number}-{index}.arrow",
+                    schema_size=100,
+                    schema_crc=7,
+                    parts=tuple(
+                        GroupPart(group=group, rows=rows, offset=place, size=8, crc=place, digest=0)
+                        for place, (group, rows) in enumerate(parts)
+                    ),
+                )
+                for index, parts in enumerate(files)
             )
-            for index, parts in enumerate(files)
-        ),
+        },
     )
 
 
@@ -51,11 +53,11 @@ def test_tasks_share_the_parts_in_reading_order():
     slices = [record(0, 0, [[(0, 2), (90, 3)], [(5, 1)]]), record(4, 1, [[(64, 6)]])]
     found = told(ITEM, planned(slices, split_range(range(128), 2)), LOG, 3)
     low, high, none = found["tasks"]
-    folder = LOG.data("b", 0).address("")
+    folder = LOG.data("b.0#0", "b").address("")
     assert [file["path"] for file in low] == [f"{folder}/0-0.arrow", f"{folder}/0-1.arrow"]
     assert [file["parts"] for file in low] == [[[2, 0, 8, 0]], [[1, 0, 8, 0]]]
     assert [file["parts"] for file in high] == [[[3, 1, 8, 1]], [[6, 0, 8, 0]]]
-    assert high[1]["path"] == f"{LOG.data('b', 1).address('4-0.arrow')}"
+    assert high[1]["path"] == f"{LOG.data('b.0#1', 'b').address('4-0.arrow')}"
     assert (none, found["tick"], low[0]["schema"]) == ([], None, [100, 7])
 
 
@@ -78,7 +80,7 @@ def test_positions_become_places_in_their_parts():
         rows = [
             (item.number, file.name, part.group, at)
             for item in slices
-            for file in item.files
+            for file in item.files["b"]
             for part in file.parts
             if part.group in owned
             for at in range(part.rows)

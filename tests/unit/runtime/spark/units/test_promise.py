@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from holdfast.deployment.records import SliceRecord
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
@@ -20,19 +19,16 @@ def written(log, name, *times):
     """A slice file with one row per event time, microseconds."""
     rows = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC"))})
     groups = np.arange(len(times), dtype=np.uint8)
-    folder = log.store.below(log.layout.data("own", 0))
-    return write_slice_file(folder, name, rows, groups, np.zeros(len(times)))
+    return write_slice_file(folder_of(log), name, rows, groups, np.zeros(len(times)))
 
 
-def slice_before(watermark_us):
-    return SliceRecord(
-        boundary="own", shard=0, number=0, after=-1, upto=0, watermark_us=watermark_us
-    )
+def folder_of(log):
+    return log.data("own.0#0", "own")
 
 
 def kept(log, watermark_us, *files):
     checked = promise.Promise(operator="own", column="ts", reader="window")
-    checked.check(log, slice_before(watermark_us), files)
+    checked.check(watermark_us, folder_of(log), files)
 
 
 def test_rows_down_to_what_was_promised_pass(tmp_path):

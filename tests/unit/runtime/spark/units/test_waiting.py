@@ -10,13 +10,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from holdfast.clock import ManualClock
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
-from holdfast.deployment.records import RangeRecord, SliceRecord
 from holdfast.pipeline import Rate
+from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.crash import Crash
-from holdfast.runtime.log.protocol import Batching
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.spark.io import reader as reader_module
 from holdfast.runtime.spark.io.native import _NodeWait
 from holdfast.runtime.spark.io.reader import InputSpec, LogReader, ReaderSpec
@@ -24,6 +24,9 @@ from holdfast.runtime.units import threads
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage.local import LocalStorage
+from holdfast.streams.records import Change, Child, Slice
+from holdfast.streams.steps import Put, changes
+from holdfast.streams.unit import Proposal
 
 pytestmark = pytest.mark.unit
 
@@ -64,11 +67,19 @@ def eventually(condition):
         time.sleep(0.001)
 
 
-def publish(log, boundary, shard, number):
-    record = SliceRecord(
-        boundary=boundary, shard=shard, number=number, after=number - 1, upto=number
-    )
-    log.put_slice(record, unit=f"{boundary}#{shard}")
+def publish(log, stream, shard, number):
+    log.publish(Slice(unit=f"{stream}.0#{shard}", number=number, after=number - 1, upto=number))
+
+
+def begin_streams(log, shards):
+    """Streams with so many logs each."""
+    for stream, count in shards.items():
+        children = tuple(
+            Child(unit=f"{stream}.0#{shard}", segment=stream, groups=(0, 128))
+            for shard in range(count)
+        )
+        change = Change(stream=stream, number=0, how="run", children=children)
+        log.records.execute(Put(changes(stream), 0, change))
 
 
 class Task:
@@ -77,16 +88,14 @@ class Task:
     def __init__(self, tmp_path, watch, shards, *, driver=False):
         spec = ReaderSpec(
             root=str(tmp_path),
-            unit="u#0",
+            unit="u.0#0",
             generation=0,
-            inputs=tuple(
-                InputSpec(boundary=name, shards=count, schema=SCHEMA)
-                for name, count in shards.items()
-            ),
+            inputs=tuple(InputSpec(boundary=name, stream=name, schema=SCHEMA) for name in shards),
             groups=(0, 128),
             batching=Batching(),
             watch=watch.address,
         )
+        begin_streams(SliceLog(tmp_path), {**shards, "u": 1})
         own = _NodeWait(watch, threading.Event()) if driver else None
         self.reader = LogReader(spec, watch=own)
         self.reads = 0
@@ -121,16 +130,16 @@ def watched(watch, part):
 def test_a_waiting_task_reads_nothing_until_its_input_is_there(tmp_path, watch, driver):
     """While the watcher looks many times, the task, or the driver for Java, does not look once."""
     task = Task(tmp_path, watch, {"b": 2}, driver=driver)
-    watched(watch, "log/b/0/slices/t0-0000000000")
+    watched(watch, "b.0#0/slices/0000000000")
     reads, looks = task.reads, watch.looks
     eventually(lambda: watch.looks > looks + 60)
     assert task.reads == reads
     log = SliceLog(tmp_path)  # another node's: nobody is told
     publish(log, "b", 0, 0)
-    watched(watch, "log/b/1/slices/t0-0000000000")
+    watched(watch, "b.0#1/slices/0000000000")
     publish(log, "b", 1, 0)
     assert task.result() == []
-    assert log.range("u#0", 0).inputs == {"b": (1, 1)}
+    assert log.range("u.0#0", 0).upto == 0
 
 
 def test_a_join_waits_for_what_is_missing(tmp_path, watch):
@@ -139,11 +148,11 @@ def test_a_join_waits_for_what_is_missing(tmp_path, watch):
     log = SliceLog(tmp_path)
     for number in range(5):
         publish(log, "b", 0, number)
-    watched(watch, "log/c/0/slices/t0-0000000000")
-    assert not any("log/b/" in path for path in watch._paths.by_path)
+    watched(watch, "c.0#0/slices/0000000000")
+    eventually(lambda: not any("b.0#0/slices" in path for path in watch._paths.by_path))
     publish(log, "c", 0, 0)
     assert task.result() == []
-    assert log.range("u#0", 0).inputs == {"b": (1,), "c": (1,)}
+    assert log.range("u.0#0", 0).upto == 0
 
 
 def test_a_waiting_task_is_told_to_stop(tmp_path, watch):
@@ -151,16 +160,16 @@ def test_a_waiting_task_is_told_to_stop(tmp_path, watch):
     task = Task(tmp_path, watch, {"b": 1})
     watched(watch, "stop-0")
     log = SliceLog(tmp_path)
-    log.store.put_if_absent(log.layout.stop_marker("u#0", 0), b"")
+    log.store.put_if_absent(log.layout.stop_marker("u.0#0", 0), b"")
     assert task.result() == []
-    assert SliceLog(tmp_path).range("u#0", 0) is None
+    assert SliceLog(tmp_path).range("u.0#0", 0) is None
 
 
 def test_a_waiting_task_learns_of_its_successor(tmp_path, watch):
     """A claim by the next generation ends the wait."""
     task = Task(tmp_path, watch, {"b": 1})
-    watched(watch, "generations")
-    SliceLog(tmp_path).claim("u#0", 1)
+    watched(watch, "claims-0")
+    SliceLog(tmp_path).claim("u.0#0", 1)
     assert isinstance(task.result(), SupersededError)
 
 
@@ -169,7 +178,7 @@ def test_a_lost_hint_costs_one_look(tmp_path, watch, monkeypatch):
     monkeypatch.setattr(reader_module, "LOOK_S", 0.01)
     monkeypatch.setattr(watch, "_look", lambda paths: None)
     task = Task(tmp_path, watch, {"b": 1})
-    watched(watch, "log/b/0")
+    watched(watch, "b.0#0")
     publish(SliceLog(tmp_path), "b", 0, 0)
     assert task.result() == []
 
@@ -177,41 +186,36 @@ def test_a_lost_hint_costs_one_look(tmp_path, watch, monkeypatch):
 def test_a_task_whose_watcher_dies_goes_on(tmp_path, watch):
     """The records are still there to be looked at."""
     task = Task(tmp_path, watch, {"b": 1})
-    watched(watch, "log/b/0")
+    watched(watch, "b.0#0")
     watch.close()
     publish(SliceLog(tmp_path), "b", 0, 0)
     assert task.result() == []
 
 
 class Unit(ThreadUnit):
-    """Reads one record after another, as an exporter does."""
+    """Reads one epoch after another, as an exporter does."""
 
     looked = 0
+    reach = 4
 
-    def propose(self, previous):
+    def propose(self, after, ends, limit):
         self.looked += 1
-        number = previous.number + 1 if previous else 0
-        if self.context.log.slice("a", 0, number) is None:
-            return None
-        return RangeRecord(unit=self.context.name, number=number, after=number - 1, upto=number)
+        return Proposal(upto=ends[0].epoch) if ends else None
 
-    def missing(self):
-        number = self.progress.report.batch + 1
-        return (f"{self.context.log.root}/log/a/0/slices/t0-{number:010d}",)
-
-    def run_batch(self, previous, record):
+    def run_batch(self, step):
         pass
 
 
 def context_of(tmp_path, watch, segment, **options):
     log = SliceLog(tmp_path, LocalStorage(tmp_path, told=watch.told))
+    begin(log, DEPLOYMENT)
     return UnitContext(
         unit=UnitId(segment=segment, shard=0),
         generation=0,
         segment=DEPLOYMENT.segment(segment),
         deployment=DEPLOYMENT,
         log=log,
-        trimmer=Trimmer(log=log, deployment=DEPLOYMENT),
+        trimmer=Trimmer(log, DEPLOYMENT),
         crash=Crash(),
         watch=watch,
         **options,
@@ -223,7 +227,7 @@ def test_a_thread_looks_once_per_record(tmp_path, watch):
     unit = Unit(context_of(tmp_path, watch, "x"))
     unit.start()
     for number in range(5):
-        watched(watch, f"slices/t0-{number:010d}")
+        watched(watch, f"a.0#0/slices/{number:010d}")
         looks = watch.looks
         eventually(lambda looks=looks: watch.looks > looks + 10)
         assert unit.looked == 2 * number + 1
@@ -238,8 +242,8 @@ def test_a_thread_learns_of_its_successor(tmp_path, watch):
     """A claim by the next generation stops it, with the reason."""
     unit = Unit(context_of(tmp_path, watch, "x"))
     unit.start()
-    watched(watch, "generations")
-    SliceLog(tmp_path).claim("x#0", 1)
+    watched(watch, "claims-0")
+    SliceLog(tmp_path).claim("x.0#0", 1)
     eventually(lambda: unit.progress.report.state == "stopped")
     assert "replaced by 1" in (unit.progress.report.error or "")
 
@@ -255,7 +259,6 @@ def test_a_source_knows_when_it_is_due(tmp_path, watch, epoch, now, left_s):
     unit.progress.tell(epoch=epoch)
     wall.advance(now - 100.0)
     assert unit.due_s() == pytest.approx(left_s)
-    previous = RangeRecord(unit="a#0", number=0, after=-1, upto=epoch) if epoch >= 0 else None
-    assert unit.propose(previous) is None
+    assert unit.propose(epoch, (), None) is None
     wall.advance(left_s)
-    assert unit.propose(previous) is not None
+    assert unit.propose(epoch, (), None) is not None
