@@ -17,6 +17,7 @@ import typer
 from holdfast.cli.deployment import (
     Batch,
     Cut,
+    Replicate,
     Shards,
     Snapshot,
     absolute_app,
@@ -25,6 +26,7 @@ from holdfast.cli.deployment import (
     plan_spares,
     plan_together,
     planned_order,
+    require_apart,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def run(
     shards: Shards = None,
     batch: Batch = None,
     snapshot: Snapshot = None,
+    replicate: Replicate = None,
     nodes: Annotated[
         int | None,
         typer.Option("--nodes", "-n", min=1, help="Node processes; default: the plan's, or 1."),
@@ -84,6 +87,10 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
+    autoscale: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rescale by load, up to so many shards of scalable operators."),
+    ] = None,
     memory_mb: Annotated[
         int, typer.Option(min=480, help="Java heap of a node, MB; Spark needs 480.")
     ] = 512,
@@ -91,6 +98,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
+    from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
     from holdfast.cli.resume import affected, check_resume, reset_operators
     from holdfast.plan.document import load_plan
@@ -114,8 +122,10 @@ def run(
         shards=shards or (),
         batch=batch or (),
         snapshot=snapshot,
+        replicate=replicate or (),
     )
     count = plan_nodes(planned, nodes)
+    require_apart(deployment, nodes=count, domains=domains)
     together = plan_together(planned, deployment, count)
     order = planned_order(pipeline, deployment, recovery_order)
     policy = _policy(deployment, count, max_units, together, order)
@@ -146,7 +156,8 @@ def run(
     with _interruptible():
         try:
             local.start()
-            view = _watch(local, limit_s, quiet=as_json)
+            with autoscaled(local, autoscale, _note):
+                view = _watch(local, limit_s, quiet=as_json)
         except KeyboardInterrupt:
             _note("stopping")
         finally:
@@ -309,9 +320,9 @@ def _policy(
     from holdfast.health.policy import Policy
 
     most = max([len(group) for group in together], default=0)
-    if len(deployment.units()) > nodes * max_units or most > max_units:
+    if len(deployment.replicas()) > nodes * max_units or most > max_units:
         raise BadInputError(
-            f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",
+            f"{len(deployment.replicas())} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
     return Policy(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from holdfast.deployment import Deployment, Segment, key_group_range
+from holdfast.deployment import Deployment, Segment
+from holdfast.deployment.blocks import shard_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams.records import Change, Child, unit_name
 from holdfast.streams.steps import Put, Steps, changes
@@ -36,7 +37,6 @@ class DeploymentWiring:
 
 def first_change(segment: Segment, *, start: int | None = None) -> Change:
     """The change that makes the first units of a segment's stream; the same whoever puts it."""
-    owned = [key_group_range(shard, segment.shards) for shard in range(segment.shards)]
     return Change(
         stream=segment.name,
         number=0,
@@ -45,9 +45,9 @@ def first_change(segment: Segment, *, start: int | None = None) -> Change:
             Child(
                 unit=unit_name(segment.name, 0, shard),
                 segment=segment.name,
-                groups=(groups.start, groups.stop),
+                groups=groups,
             )
-            for shard, groups in enumerate(owned)
+            for shard, groups in enumerate(shard_groups(segment.shards, segment.max_shards))
         ),
         start=start,
         reason="the run began",
