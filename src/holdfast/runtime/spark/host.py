@@ -399,5 +399,5 @@ class _Starting:
 def _until_running(unit: SparkUnit) -> None:
     """Wait until a unit has built its query, or has failed; one that takes long holds up nobody."""
     end = time.monotonic() + TURN_S
-    while unit.status().state == "starting" and time.monotonic() < end:
+    while _status(unit).state == "starting" and time.monotonic() < end:
         time.sleep(TURN_POLL_S)
