@@ -87,11 +87,11 @@ def window(rows: list[Row], *, width_s: int, slide_s: int) -> list[Row]:
 
 
 def session(rows: list[Row], *, gap_s: int) -> list[Row]:
-    return list(_sessions(rows, timedelta(seconds=gap_s), touching=False))
+    return list(_sessions(rows, timedelta(seconds=gap_s), ends_before=True))
 
 
 def own_sessions(rows: list[Row], *, gap_s: int) -> list[Row]:
-    return list(_sessions(rows, timedelta(seconds=gap_s), touching=True))
+    return list(_sessions(rows, timedelta(seconds=gap_s), ends_before=False))
 
 
 def distinct(rows: list[Row]) -> list[Row]:
@@ -141,8 +141,11 @@ def _summed(numbers: list[int]) -> int:
     return (sum(numbers) + 7 * len(numbers)) % MODULUS
 
 
-def _sessions(rows: Iterable[Row], gap: timedelta, *, touching: bool) -> Iterable[Row]:
-    """Rows of a key that follow each other within the gap; Spark's end just before it is over."""
+def _sessions(rows: Iterable[Row], gap: timedelta, *, ends_before: bool) -> Iterable[Row]:
+    """Rows of a key that follow each other within the gap, or at its very end, as in Spark.
+
+    Spark's own sessions give out the last instant before they are over.
+    """
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.key, []).append(row)
@@ -152,10 +155,9 @@ def _sessions(rows: Iterable[Row], gap: timedelta, *, touching: bool) -> Iterabl
         for index in range(1, len(found) + 1):
             over = index == len(found)
             if not over:
-                apart = found[index].ts - found[index - 1].ts
-                over = apart > gap if touching else apart >= gap
+                over = found[index].ts - found[index - 1].ts > gap
             if over:
                 end = found[index - 1].ts + gap
-                closed = end if touching else end - timedelta(microseconds=1)
+                closed = end - timedelta(microseconds=1) if ends_before else end
                 yield Row(closed, key, _summed([row.n for row in found[start:index]]))
                 start = index
