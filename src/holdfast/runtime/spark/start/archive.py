@@ -72,18 +72,24 @@ def ensure_archive(timeout_s: float = 600.0) -> Path | None:
 
 
 def _run_whole(command: list[str], environment: dict[str, str], timeout_s: float) -> None:
-    """A program and all that it starts: a Java left alone would write its archive after all."""
-    quiet = subprocess.DEVNULL
+    """A program and all that it starts: a Java left alone would write its archive after all.
+
+    Java writes it when the program has ended. Its output ends when the last of them has.
+    """
     with subprocess.Popen(
-        command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
     ) as process:
         try:
-            code = process.wait(timeout_s)
+            process.communicate(timeout=timeout_s)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
-    if code:
-        raise subprocess.CalledProcessError(code, command)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
 
 
 def _base_path(archive: Path) -> Path:

@@ -77,3 +77,18 @@ def test_a_build_that_fails_costs_only_speed(place, monkeypatch):
     monkeypatch.setattr(archive, "_run_whole", fail)
     assert archive.ensure_archive() is None
     assert [one.suffix for one in place.parent.iterdir()] == [".lock"]
+
+
+LATE = """
+import os, sys, time
+if os.fork() == 0:
+    time.sleep(1.0)
+    open(sys.argv[1], "w").close()
+"""
+
+
+def test_a_build_lasts_until_java_has_written(tmp_path):
+    """What the program has started writes only when the program itself has ended."""
+    place = tmp_path / "archive"
+    archive._run_whole([sys.executable, "-c", LATE, str(place)], {}, 60.0)
+    assert place.exists()
