@@ -1,4 +1,4 @@
-"""Joint planning of 100 operators: how long it takes, and how close to the optimum it is proved."""
+"""Joint planning of 100 operators, on one node and on 20: how long it takes, how near it is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.testing.generators import chain, in_tree, layered_dag, parallel_li
 from holdfast.testing.joint import random_joint_problem
 from holdfast.topology.graph import Topology
 
-LIMIT_S = 5.0
+LIMIT_S = 10.0
 MACHINE = Statistics(machine=replace(REFERENCE_MACHINE, cores=64))
 
 
@@ -56,8 +56,12 @@ def cases(size: int) -> Iterator[tuple[str, Topology, PlanRequest]]:
     yield "layered DAG", layers, replace(bounds, max_latency=30.0)
     for seed in range(4):
         topology, request = random_joint_problem(seed, operators=size)
-        wanted = replace(request, max_recovery=10.0, max_latency=30.0, max_overhead=None)
+        wanted = replace(request, max_recovery=60.0, max_latency=30.0, max_overhead=None)
         yield f"random {seed}", topology, wanted
+    for seed in range(4):
+        topology, request = random_joint_problem(seed, operators=size)
+        placed = replace(request, max_recovery=10.0, max_latency=30.0, max_overhead=None)
+        yield f"random {seed}, 20 nodes", topology, replace(placed, nodes=20, max_outage=25.0)
 
 
 def run(name: str, topology: Topology, request: PlanRequest) -> dict[str, Any]:

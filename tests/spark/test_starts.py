@@ -154,7 +154,7 @@ def test_a_reset_operator_and_a_late_sink_begin_at_a_stated_epoch(spark, tmp_pat
         assert not [item.error for item in found.values() if item.state == "failed"]
         return found[out].batch >= 2
 
-    run(spark, tmp_path, 1, again, deployment=made, keep_input=kept)
+    run(spark, tmp_path, 2, again, deployment=made, keep_input=kept)
     check(tmp_path, unit=str(out), first=begun)
     late = pipeline(late=True)
     deployment = with_changes(log, deploy(late))
@@ -166,7 +166,7 @@ def test_a_reset_operator_and_a_late_sink_begin_at_a_stated_epoch(spark, tmp_pat
         assert not [item.error for item in found.values() if item.state == "failed"]
         return found[out].batch > before and found[LATE].batch >= 1
 
-    run(spark, tmp_path, 2, both, deployment=made, late=True, keep_input=kept)
+    run(spark, tmp_path, 3, both, deployment=made, late=True, keep_input=kept)
     check(tmp_path, unit=str(out), first=begun)
     upto = log.range("late.0#0", log.newest_batch("late.0#0")).upto
     seen = {item.upto: item for item in log.run(log.steps().read("sum", start - 1, upto))}

@@ -26,7 +26,7 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 EDGES = {
     "cli": (
         "control deployment draw faults health pipeline plan planners predict profile prove "
-        "reproduce rundir runtime storage testing topology verify"
+        "reproduce rundir runtime storage streams testing topology verify web"
     ),
     "control": "deployment health rundir storage streams",
     "deployment": "",
@@ -52,15 +52,18 @@ EDGES = {
     ),
     "topology": "",
     "verify": "",
+    "web": "control deployment rundir",
 }
 # The same between the rooms of the run time: its folders, those of Spark, and files beside them.
 ROOMS = {
+    "autoscale": "log rescale",
     "checking": "",
     "checkpoint": "log",
     "host": "",
     "launch": "node",
     "log": "",
     "node": "host spark/host",
+    "rescale": "log",
     "spark/check_app": "spark/frames spark/start",
     "spark/frames": "spark/io",
     "spark/host": "log spark/frames spark/io spark/start spark/units units",

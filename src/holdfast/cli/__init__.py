@@ -24,8 +24,10 @@ from holdfast.cli import profile as profile_command
 from holdfast.cli import prove as prove_command
 from holdfast.cli import reproduce as reproduce_command
 from holdfast.cli import run as run_commands
+from holdfast.cli import scale as scale_command
 from holdfast.cli import topology as topology_commands
 from holdfast.cli import verify as verify_command
+from holdfast.cli import web as web_command
 from holdfast.cli.help import GroupedCommand
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
@@ -77,6 +79,8 @@ for _command in (
     run_commands.kill,
     run_commands.retry,
     run_commands.stop,
+    scale_command.scale,
+    web_command.web,
     chaos_command.chaos,
     verify_command.verify,
     profile_command.profile,

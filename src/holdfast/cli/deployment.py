@@ -26,8 +26,11 @@ __all__ = [
     "absolute_app",
     "make_deployment",
     "parse_batches",
+    "parse_nodes",
     "parse_shards",
+    "plan_nodes",
     "plan_spares",
+    "plan_together",
     "planned_order",
 ]
 
@@ -133,6 +136,44 @@ def plan_spares(plan: Plan | None, spares: int | None) -> int:
         return spares
     planned = plan.spares if isinstance(plan, JointPlan) else None
     return 1 if planned is None else planned
+
+
+def plan_nodes(plan: Plan | None, nodes: int | None, otherwise: int = 1) -> int:
+    """Nodes besides spares: as asked for, as planned, or as many as are usual."""
+    from holdfast.plan import JointPlan
+
+    if nodes is not None:
+        return nodes
+    planned = len(plan.nodes) if isinstance(plan, JointPlan) else 0
+    return planned or otherwise
+
+
+def plan_together(
+    plan: Plan | None, deployment: Deployment, nodes: int
+) -> tuple[tuple[str, ...], ...]:
+    """Units that the plan puts on one node; none if it was made for another number of nodes."""
+    from holdfast.plan import JointPlan
+
+    if not isinstance(plan, JointPlan) or len(plan.nodes) != nodes or nodes == 1:
+        return ()
+    home = {name: number for number, node in enumerate(plan.nodes) for name in node.segments}
+    groups: dict[int, list[str]] = {}
+    for segment in deployment.segments:
+        # What only delivers goes with what it reads.
+        name = deployment.producer(segment.inputs[0]).name if not segment.outputs else segment.name
+        if name in home:
+            units = groups.setdefault(home[name], [])
+            units += [str(unit) for unit in deployment.units() if unit.segment == segment.name]
+    return tuple(tuple(units) for units in groups.values())
+
+
+def parse_nodes(text: str | None) -> int | None:
+    """How many nodes to plan for: one unless told otherwise; None: as many as it takes."""
+    if text == "auto":
+        return None
+    if text is not None and (not text.isdigit() or int(text) < 1):
+        raise BadInputError(f"is {text!r}", where="--nodes", hint="write 1 or more, or auto")
+    return 1 if text is None else int(text)
 
 
 def parse_shards(items: Iterable[str]) -> dict[str, int]:

@@ -25,6 +25,7 @@ EXTRAS = {
     "plan": ("numpy", "scipy", "highspy"),
     "spark": ("pyspark", "pyarrow", "pandas", "psutil"),
     "plot": ("matplotlib",),
+    "web": ("fastapi", "uvicorn"),
 }
 
 
@@ -85,7 +86,7 @@ def python_found(have: tuple[int, ...]) -> Finding:
 
 def extra_found(extra: str, found: list[str], missing: list[str]) -> Finding:
     """What an extra of the package brings, and what is not there of it."""
-    uses = {"plan": "planning", "spark": "running", "plot": "plots"}[extra]
+    uses = {"plan": "planning", "spark": "running", "plot": "plots", "web": "web"}[extra]
     if not missing:
         return Finding(what=uses, state="ok", found=", ".join(found))
     return Finding(

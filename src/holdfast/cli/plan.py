@@ -96,6 +96,10 @@ def plan(
     max_latency: Annotated[
         str | None, typer.Option(help="Bound on end-to-end latency.", rich_help_panel=BOUNDS)
     ] = None,
+    max_outage: Annotated[
+        str | None,
+        typer.Option(help="Bound on how long results are missing (joint).", rich_help_panel=BOUNDS),
+    ] = None,
     max_replicas: Annotated[
         int | None,
         typer.Option(
@@ -171,6 +175,13 @@ def plan(
         str | None,
         typer.Option(help="Batches between snapshots to choose from.", rich_help_panel=JOINT),
     ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="Nodes to spread units over, default 1; auto: as many as the bounds need.",
+            rich_help_panel=JOINT,
+        ),
+    ] = None,
     recover: Annotated[
         bool,
         typer.Option(
@@ -221,6 +232,7 @@ def plan(
     ] = False,
 ) -> None:
     """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
+    from holdfast.cli.deployment import parse_nodes
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.planners.interface import PlanRequest
     from holdfast.planners.planning import as_measured, as_units
@@ -256,6 +268,8 @@ def plan(
         if max_overhead is None
         else parse_share(max_overhead, where="--max-overhead"),
         max_latency=as_time(max_latency, "--max-latency"),
+        max_outage=as_time(max_outage, "--max-outage"),
+        nodes=parse_nodes(nodes),
         max_replicas=max_replicas,
         required=_names(required),
         forbidden=_names(forbidden),

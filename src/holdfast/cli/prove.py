@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.deployment import absolute_app, make_deployment, plan_spares
+from holdfast.cli.deployment import (
+    absolute_app,
+    make_deployment,
+    plan_nodes,
+    plan_spares,
+    plan_together,
+)
 from holdfast.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -33,7 +39,10 @@ def prove(
     max_recovery: Annotated[
         str | None, typer.Option(help="Bound, if the plan has none; default: its predicted p95.")
     ] = None,
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 2,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", "-n", min=1, help="Node processes; default: the plan's, or 2."),
+    ] = None,
     spares: Annotated[
         int | None,
         typer.Option("--spares", "-s", min=0, help="Warm spare nodes; default: the plan's, or 1."),
@@ -63,13 +72,16 @@ def prove(
     app = absolute_app(app)
     planned = load_plan(plan)
     pipeline = sound_pipeline(app, note)
+    deployment = make_deployment(pipeline, plan=planned)
+    count = plan_nodes(planned, nodes, otherwise=2)
     proving = Proving(
         app=app,
         pipeline=pipeline,
-        deployment=make_deployment(pipeline, plan=planned),
+        deployment=deployment,
         plan=planned,
         faults=faults,
-        nodes=nodes,
+        nodes=count,
+        together=plan_together(planned, deployment, count),
         spares=plan_spares(planned, spares),
         seed=seed,
         max_recovery=None

@@ -167,10 +167,7 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
                     f"hot followers of {_shorten(plan.replicas)}: {plan.replica_cpu:.3g} cores, "
                     f"{plan.replica_memory / 1e9:.3g} GB"
                 )
-            yield (
-                f"if everything is lost at once, results are complete again after "
-                f"{back.median:.3g} {unit}, 95% {back.p95:.3g} {unit}"
-            )
+            yield from _deaths(plan, back, unit)
         case ReplicationPlan():
             yield (
                 f"{_count(len(plan.replicas), 'replica')}: {_shorten(plan.replicas)}; fidelity "
@@ -180,6 +177,25 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
             yield f"average fidelity while recovering {plan.average_fidelity:.4f}"
     if plan.bound is not None and not plan.optimal:
         yield f"objective {plan.objective:.6g}, proved bound {plan.bound:.6g}"
+
+
+def _deaths(plan: JointPlan, back: Latency, unit: str) -> Iterator[str]:
+    """What each node's death would cost."""
+    if len(plan.nodes) <= 1:
+        yield (
+            f"if everything is lost at once, results are complete again after "
+            f"{back.median:.3g} {unit}, 95% {back.p95:.3g} {unit}"
+        )
+        return
+    for number, node in enumerate(plan.nodes, start=1):
+        if node.recovery is None or node.results is None:
+            yield f"node {number} has nothing to do"
+            continue
+        yield (
+            f"node {number} ({_shorten(node.segments)}): its death costs {node.slowest} "
+            f"{node.recovery.median:.3g} {unit}, 95% {node.recovery.p95:.3g} {unit}; all results "
+            f"are back after {node.results.median:.3g} {unit}, 95% {node.results.p95:.3g} {unit}"
+        )
 
 
 def _count(number: float | None, what: str) -> str:

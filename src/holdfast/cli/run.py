@@ -21,7 +21,9 @@ from holdfast.cli.deployment import (
     Snapshot,
     absolute_app,
     make_deployment,
+    plan_nodes,
     plan_spares,
+    plan_together,
     planned_order,
 )
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.control.client import ControlClient
     from holdfast.control.status import RunView
     from holdfast.deployment import Deployment
-    from holdfast.rundir.spec import RunSpec
+    from holdfast.health.policy import Policy
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
 RunDir = Annotated[
@@ -50,7 +52,10 @@ def run(
     shards: Shards = None,
     batch: Batch = None,
     snapshot: Snapshot = None,
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 1,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", "-n", min=1, help="Node processes; default: the plan's, or 1."),
+    ] = None,
     spares: Annotated[
         int | None,
         typer.Option("--spares", "-s", min=0, help="Warm spare nodes; default: the plan's, or 1."),
@@ -87,6 +92,10 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
+    autoscale: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rescale by load, up to so many shards of scalable operators."),
+    ] = None,
     memory_mb: Annotated[
         int, typer.Option(min=480, help="Java heap of a node, MB; Spark needs 480.")
     ] = 512,
@@ -94,10 +103,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
+    from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
     from holdfast.cli.resume import Starts, check_resume, reset_operators
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
+    from holdfast.rundir.spec import RunSpec
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
     from holdfast.runtime.units.places import check_sinks
@@ -117,24 +128,24 @@ def run(
         batch=batch or (),
         snapshot=snapshot,
     )
-    spec = _spec(
-        app,
-        deployment,
-        host,
-        options,
-        nodes=nodes,
-        max_units=max_units,
-        order=planned_order(pipeline, deployment, recovery_order),
-    )
+    count = plan_nodes(planned, nodes)
+
+    def spec_of(deployment: Deployment) -> RunSpec:
+        together = plan_together(planned, deployment, count)
+        order = planned_order(pipeline, deployment, recovery_order)
+        policy = _policy(deployment, count, max_units, together, order)
+        return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
+
+    spec = spec_of(deployment)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     resumed = check_resume(directory, spec, reset or [], Starts.parse(begin or []))
-    spec = resumed.spec if resumed else spec
+    spec = spec_of(resumed.spec.deployment) if resumed else spec
     fresh = resumed.fresh if resumed else {}
     check_sinks(pipeline, directory, fresh)
     if host == "spark":
         sound_pipeline(app, _note, made=pipeline)
     launch = LaunchSettings(
-        nodes=nodes,
+        nodes=count,
         spares=plan_spares(planned, spares),
         domains=domains,
         coordinators=coordinators,
@@ -142,7 +153,8 @@ def run(
     local = LocalRun(directory, spec, launch)
     local.require_free()
     if resumed and fresh:
-        local = LocalRun(directory, reset_operators(directory, resumed), launch)
+        begun = reset_operators(directory, resumed).deployment
+        local = LocalRun(directory, spec_of(begun), launch)
         _note(", ".join(f"{name} begins at epoch {epoch}" for name, epoch in fresh.items()))
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
@@ -153,7 +165,8 @@ def run(
     with _interruptible():
         try:
             local.start()
-            view = _watch(local, limit_s, quiet=as_json)
+            with autoscaled(local, autoscale, _note):
+                view = _watch(local, limit_s, quiet=as_json)
         except KeyboardInterrupt:
             _note("stopping")
         finally:
@@ -305,27 +318,25 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
     return [*(line for _, line in found), *said.splitlines()]
 
 
-def _spec(
-    app: str,
+def _policy(
     deployment: Deployment,
-    host: str,
-    options: dict[str, Any],
-    *,
     nodes: int,
     max_units: int,
+    together: tuple[tuple[str, ...], ...],
     order: tuple[str, ...],
-) -> RunSpec:
+) -> Policy:
     from holdfast.errors import BadInputError
     from holdfast.health.policy import Policy
-    from holdfast.rundir.spec import RunSpec
 
-    if len(deployment.units()) > nodes * max_units:
+    most = max([len(group) for group in together], default=0)
+    if len(deployment.units()) > nodes * max_units or most > max_units:
         raise BadInputError(
             f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
-    policy = Policy(workers=nodes, max_units_per_node=max_units, recovery_order=order)
-    return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
+    return Policy(
+        workers=nodes, max_units_per_node=max_units, together=together, recovery_order=order
+    )
 
 
 def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:

@@ -61,9 +61,10 @@ def _joint(name: str, unit: str, plan: JointPlan) -> str:
     if plan.replicas:
         warm += f" and {'a hot follower' if len(plan.replicas) == 1 else 'hot followers'} of "
         warm += _list(plan.replicas)
+    spread = f", spread it over {len(plan.nodes)} nodes" if len(plan.nodes) > 1 else ""
     return (
-        f"{cut}, run a batch every {pace} {unit} and keep {warm}: 19 failures in 20 are then "
-        f"recovered within {worst:.3g} {unit}, and results come within "
+        f"{cut}{spread}, run a batch every {pace} {unit} and keep {warm}: 19 failures in 20 are "
+        f"then recovered within {worst:.3g} {unit}, and results come within "
         f"{plan.end_to_end_latency:.3g} {unit}, for {plan.cpu:.2g} cores."
     )
 

@@ -42,6 +42,19 @@ class ControlClient:
         """Try a held unit again with a fresh budget."""
         self._ask(op="retry", unit=unit)
 
+    def hand_over(
+        self, *, stream: str, change: int, parents: list[str], children: list[str], reason: str
+    ) -> None:
+        """Have the children of a change started; they wait for their parents to end."""
+        self._ask(
+            op="hand over",
+            stream=stream,
+            change=change,
+            parents=parents,
+            children=children,
+            reason=reason,
+        )
+
     def stop(self) -> None:
         """Begin to stop the run; it goes on while this returns."""
         self._ask(op="stop")

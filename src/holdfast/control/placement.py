@@ -1,6 +1,7 @@
 """Which node gets a unit.
 
-First starts spread over the nodes that are not spares, least loaded first. After a failure the
+First starts spread over the nodes that are not spares, least loaded first; units that a plan puts
+together go where the first of them went. After a failure the
 units of one lost node stay together: they go to one warm spare, so that the others are kept for the
 next failure; without a spare they go to survivors, least loaded first. No node, spare or not, ever
 gets more than `max_units_per_node`; a unit for which there is no room waits for a node to join. A
@@ -56,6 +57,8 @@ class Waiting(Protocol):
 
     def load(self, node: str) -> int: ...
 
+    def node_of(self, unit: str) -> str | None: ...
+
 
 class UnitKeeper(Protocol):
     """Who takes care of a unit from its placement on."""
@@ -83,6 +86,7 @@ class Placement:
         self._policy = policy
         self._rank = {name: place for place, name in enumerate(policy.recovery_order)}
         self._out = out
+        self._together = {name: group for group in policy.together for name in group}
 
     def place(self, moment: Moment) -> None:
         """Give every unit that waits a node, as far as there is room."""
@@ -101,6 +105,7 @@ class Placement:
             retry = _retry(record)
             chosen = pool.choose(
                 spread=record.down is None,
+                beside=self._beside(record),
                 keep_on=home if retry else None,
                 stand_in=stand_ins.get(home),
                 avoid_domain=record.home_domain,
@@ -123,6 +128,11 @@ class Placement:
             pool.take(chosen.node, seen.load(chosen.node))
             self._units.expect(record)
             self._out.send(start_command(moment, record, chosen.node))
+
+    def _beside(self, record: UnitRecord) -> str | None:
+        """The node of a unit that this one is to share a node with."""
+        group = self._together.get(str(record.unit), ())
+        return next((node for name in group if (node := self._waiting.node_of(name))), None)
 
     def _in_order(self, names: AbstractSet[str]) -> list[UnitRecord]:
         """Upstream first; of those that failed, as the policy says."""

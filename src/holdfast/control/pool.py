@@ -93,6 +93,7 @@ class Pool:
         self,
         *,
         spread: bool,
+        beside: str | None = None,
         keep_on: str | None = None,
         stand_in: str | None = None,
         avoid_domain: str = "",
@@ -101,21 +102,25 @@ class Pool:
 
         Args:
             spread: a first start: leave spares alone if possible.
+            beside: at a first start, the node that has units it is to be together with.
             keep_on: the node to stay on if it has room.
             stand_in: the node that took other units of the same lost node.
             avoid_domain: the failure domain just lost from; another one is better.
         """
         if spread:
-            return self._first_start()
-        for name in (keep_on, stand_in):
-            found = self._nodes.get(name) if name else None
-            if found is not None and found.load < self._room:
-                return found
+            return self._with_room(beside) or self._first_start()
+        found = self._with_room(keep_on) or self._with_room(stand_in)
+        if found is not None:
+            return found
         for rank in sorted(self._classes):
             chosen = self._best(rank, avoid_domain)
             if chosen is not None:
                 return chosen
         return None
+
+    def _with_room(self, name: str | None) -> Candidate | None:
+        found = self._nodes.get(name) if name else None
+        return found if found is not None and found.load < self._room else None
 
     def _first_start(self) -> Candidate | None:
         heap = self._spread

@@ -15,7 +15,7 @@ remainder. With M = 1 and with M = KEY_GROUPS the rank is the group itself.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -29,9 +29,11 @@ def rank(group: int, max_shards: int) -> int:
 
 
 @lru_cache(maxsize=256)
-def groups_between(first: int, stop: int, max_shards: int) -> tuple[int, ...]:
-    """The key groups of a range of ranks, in the order of the groups."""
-    return tuple(g for g in range(KEY_GROUPS) if first <= rank(g, max_shards) < stop)
+def groups_between(first: int, stop: int, max_shards: int) -> Collection[int]:
+    """The key groups of a range of ranks."""
+    if max_shards in (1, KEY_GROUPS):
+        return range(first, stop)
+    return frozenset(g for g in range(KEY_GROUPS) if first <= rank(g, max_shards) < stop)
 
 
 def check_max_shards(number: int, where: str) -> int:
@@ -43,14 +45,6 @@ def check_max_shards(number: int, where: str) -> int:
             hint=f"a power of two up to {KEY_GROUPS}; 1 if it never scales",
         )
     return number
-
-
-def default_max_shards(shards: int, *, keyed: bool) -> int:
-    """Of an operator that says nothing: as many as it begins with, so that scaling costs nothing.
-
-    1, which is never scaled, if these could not be blocks of one partition each.
-    """
-    return shards if keyed and not KEY_GROUPS % shards else 1
 
 
 def shard_groups(shards: int, max_shards: int) -> tuple[tuple[int, int], ...]:

@@ -24,6 +24,8 @@ from holdfast.faults.schedule import Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
 from holdfast.rundir.application import app_folder
 from holdfast.rundir.spec import read_spec
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.rescale import announce, rescale, scalable
 from holdfast.verify.slice_log import newest_files
 
 WAIT_S = 0.05
@@ -148,6 +150,8 @@ class Injector:
                 return self._tear(fault, now)
             case "poison":
                 return self._poison(fault)
+            case "scale":
+                return self._scale(fault)
 
     def _end(self, act: Callable[[], None]) -> None:
         # What was suspended or limited may have been killed meanwhile.
@@ -236,6 +240,22 @@ class Injector:
         files = newest_files(self._run.run_dir, operator)
         there = [path for path in files if path.is_file() and path.stat().st_size > 1]
         return there[int(self._rng.integers(len(there)))] if there else None
+
+    def _scale(self, fault: Fault) -> str:
+        """Give an operator another number of shards, whatever else goes on."""
+        deployment = read_spec(self._run.run_dir).deployment
+        able = [segment for segment in deployment.segments if segment.max_shards > 1]
+        if not able:
+            raise BadInputError("no operator declares max_shards", where="scale")
+        segment = (
+            scalable(deployment, fault.target)
+            if fault.target
+            else able[int(self._rng.integers(len(able)))]
+        )
+        shards = int(fault.text or self._rng.integers(1, segment.max_shards + 1))
+        put = rescale(SliceLog(self._run.run_dir), segment, shards, reason="a fault schedule")
+        announce(self._run.run_dir, put)
+        return f"{segment.name}={shards}"
 
     def _poison(self, fault: Fault) -> str:
         """Put one more file into the directory a source reads."""

@@ -11,6 +11,7 @@ faults:
   - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
   - {at: 21s, fault: tear, target: split, for: 4s} # a slice file is cut short, then mended
   - {at: 24s, fault: poison, target: lines, text: '{"n": "x"}'}
+  - {at: 27s, fault: scale, target: count, text: 4} # so many shards; left out: drawn by the seed
 seed: 7
 ```
 """
@@ -38,6 +39,7 @@ FaultKind = Literal[
     "disk",
     "tear",
     "poison",
+    "scale",
 ]
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 DRAWN: tuple[FaultKind, ...] = ("kill", "suspend", "domain", "coordinator", "disk", "tear")

@@ -19,6 +19,9 @@ class Policy:
     """After this time the first units are placed on whichever nodes have joined."""
     max_units_per_node: int = 16
     """Maximum units per node, spare or not; units of a dead node go to others up to this."""
+    together: tuple[tuple[str, ...], ...] = ()
+    """Units, by name, that share a node when they are first placed; empty: the least loaded node
+    is taken for each."""
     heartbeat: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     stall: StallPolicy = field(default_factory=StallPolicy)
     search_s: float = 600.0

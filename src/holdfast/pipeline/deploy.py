@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from holdfast.deployment import Boundary, Deployment, Segment
-from holdfast.deployment.blocks import default_max_shards
 from holdfast.errors import BadInputError
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
@@ -238,7 +237,6 @@ def _segment(
     one_epoch = not single.isdisjoint(names)
     sharded = [operator for operator in members if operator.key or operator.kind == "source"]
     root = members[-1].name
-    shards = max((facts.shards[operator.name] for operator in sharded), default=1)
     declared = [operator.max_shards for operator in members if operator.max_shards is not None]
     given = _least(pipeline, batch_epochs, members, 1, "batch_epochs")
     return Segment(
@@ -247,17 +245,13 @@ def _segment(
         operators=tuple(operator.name for operator in members),
         inputs=tuple(dict.fromkeys(inputs)),
         outputs=logs[root],
-        shards=shards,
-        max_shards=declared[0] if declared else default_max_shards(shards, keyed=_keyed(members)),
+        shards=max((facts.shards[operator.name] for operator in sharded), default=1),
+        max_shards=declared[0] if declared else 1,
         batch_epochs=1 if one_epoch else given,
         snapshot_batches=_least(pipeline, snapshot_batches, members, 10, "snapshot_batches"),
         stateful=any(operator.keeps_state for operator in members),
         one_epoch_per_batch=one_epoch,
     )
-
-
-def _keyed(members: tuple[PipelineOperator, ...]) -> bool:
-    return any(operator.key for operator in members)
 
 
 def _least(

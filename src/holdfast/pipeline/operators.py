@@ -53,8 +53,8 @@ class PipelineOperator:
     shards: int = 1
     """Parallelism unless the deployment says otherwise."""
     max_shards: int | None = None
-    """How many shards it may be given while it runs: a power of two up to the key groups. None: as
-    many as it begins with."""
+    """How many shards it may be given while it runs: a power of two up to the key groups. None:
+    their number is never changed."""
     one_epoch_per_batch: bool = False
     """Its result depends on the batching, so a batch never spans several epochs."""
 

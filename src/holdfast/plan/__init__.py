@@ -9,7 +9,7 @@ from __future__ import annotations
 from holdfast.plan.base import FORMAT, Plan
 from holdfast.plan.fastrecover import CheckpointedSegment, FastRecoverPlan
 from holdfast.plan.ftc import FtcPlan
-from holdfast.plan.joint import JointPlan, Latency, PlannedSegment, RecoveryPhases
+from holdfast.plan.joint import JointPlan, Latency, PlannedNode, PlannedSegment, RecoveryPhases
 from holdfast.plan.ppa import RecoveryPlan, ReplicationPlan
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "JointPlan",
     "Latency",
     "Plan",
+    "PlannedNode",
     "PlannedSegment",
     "RecoveryPhases",
     "RecoveryPlan",

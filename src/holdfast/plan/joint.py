@@ -55,8 +55,24 @@ class RecoveryPhases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedNode:
+    """What runs on one node, and what its death costs."""
+
+    __pydantic_config__: ClassVar = STRICT
+
+    segments: tuple[str, ...]
+    """In topological order, all shards of each; exporters go with the segment they read."""
+    slowest: str | None
+    """The segment whose recovery takes longest; None: the node has nothing to do."""
+    recovery: Latency | None
+    """Of that segment."""
+    results: Latency | None
+    """Until no result is missing any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JointPlan(Plan):
-    """Boundaries, intervals and spares. The objective is in cores beyond the uncut pipeline."""
+    """Boundaries, intervals, nodes, spares. The objective: cores beyond the uncut pipeline."""
 
     method: ClassVar[str] = "joint"
 
@@ -64,12 +80,15 @@ class JointPlan(Plan):
     """The bounds asked for, as asked; None: none."""
     max_overhead: float | None = None
     max_latency: float | None = None
+    max_outage: float | None = None
     max_replicas: int | None = None
     boundaries: tuple[str, ...] = ()
     """Operators whose output is logged, forced ones included, in topological order."""
     forced: tuple[str, ...] = ()
     """Those of them that every plan has."""
     segments: tuple[PlannedSegment, ...] = ()
+    nodes: tuple[PlannedNode, ...] = ()
+    """Which segments share a node, and what the death of each costs; empty: one node has all."""
     spares: int | None = None
     replicas: tuple[str, ...] = ()
     """Segments whose units have hot followers, in topological order."""
@@ -84,7 +103,7 @@ class JointPlan(Plan):
     recovery_phases: Mapping[str, RecoveryPhases] = field(default_factory=dict)
     """By segment."""
     results_recovery: Latency | None = None
-    """Until no result is missing any more when everything is lost at once."""
+    """Until no result is missing any more when the node dies whose death is worst."""
     end_to_end_latency: float | None = None
     """From a row's arrival just after a batch was cut until its result is delivered."""
     overhead: float | None = None

@@ -29,6 +29,8 @@ class PlanRequest:
     """Bound on total checkpoint overhead (FastRecover: C), a sum over operators."""
     max_latency: float | None = None
     """Bound on end-to-end latency, file units."""
+    max_outage: float | None = None
+    """Bound on the time until no result is missing after a node's death, file units."""
     required: tuple[str, ...] = ()
     """Tasks or operators that must be chosen (backups for FTC, replicas for PPA)."""
     forbidden: tuple[str, ...] = ()
@@ -56,6 +58,8 @@ class PlanRequest:
     """What was measured of the pipeline and the machine; None: the file's numbers and defaults."""
     intervals: tuple[float, ...] = ()
     """Batch intervals to choose from, file units; empty: 1, 2, 4 and 8 epochs."""
+    nodes: int | None = 1
+    """Nodes to spread the units over; None: as many as it takes to keep the bounds."""
     snapshots: tuple[int, ...] = ()
     """Batches between two state snapshots to choose from; empty: 1, 10 and 60."""
     max_replicas: int | None = None

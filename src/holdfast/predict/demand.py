@@ -22,6 +22,8 @@ FloatArray = NDArray[np.float64]
     FIXED_HIGH,
     FIRST,
     FIRST_HIGH,
+    BUILD,
+    BUILD_HIGH,
     PLANNING,
     LOAD,
     LOAD_HIGH,
@@ -31,16 +33,16 @@ FloatArray = NDArray[np.float64]
     CPU_BATCH,
     CPU_SNAPSHOT,
     QUERY,
-) = range(15)
-QUANTITIES = 15
+) = range(17)
+QUANTITIES = 17
 """What a segment demands is a vector of these, and adds up over what it consists of:
 
 work: seconds of computing per second of input, in the slowest shard; fixed: seconds per batch;
 first: seconds that the first batch after a restart takes longer, beyond what it does for any query;
-planning: those of them that pass before it has to have its input; load: seconds to load a snapshot;
-log: seconds per changelog, and per second of input in changelogs; cpu: cores, CPU seconds per
-batch, CPU seconds per snapshot; query: above 0 if it is a Spark query, 0 if a thread; high: at the
-95th percentile."""
+build: seconds until it runs, beyond the same; planning: those seconds of the first batch that pass
+before it has to have its input; load: seconds to load a snapshot; log: seconds per changelog, and
+per second of input in changelogs; cpu: cores, CPU seconds per batch, CPU seconds per snapshot;
+query: above 0 if it is a Spark query, 0 if a thread; high: at the 95th percentile."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,6 +70,9 @@ class Demands:
         out[:, FIXED], out[:, FIXED_HIGH] = fixed.value, fixed.high
         read = machine.state_read
         out[:, FIRST], out[:, FIRST_HIGH] = first.value, first.high
+        builds = [one.build or Measure(value=0.0) for one in self.given]
+        out[:, BUILD] = [one.value for one in builds]
+        out[:, BUILD_HIGH] = [one.high for one in builds]
         out[:, PLANNING] = (1.0 - keeps) * first.value
         out[:, LOAD] = state.value * share * read.per_byte.value
         out[:, LOAD_HIGH] = state.high * share * read.per_byte.high
@@ -82,9 +87,20 @@ class Demands:
         return out
 
     @cached_property
+    def given(self) -> tuple[OperatorStatistics, ...]:
+        """What was measured of each operator."""
+        none, known = OperatorStatistics(), self.statistics.operators
+        return tuple(known.get(operator.name, none) for operator in self.topology.operators)
+
+    @cached_property
+    def cores(self) -> FloatArray:
+        """Cores that a query of each operator keeps busy while it is taken over."""
+        usual = self.machine.takeover_cpu
+        return np.array([(one.takeover_cpu or usual).value for one in self.given])
+
+    @cached_property
     def _stores(self) -> FloatArray:
-        given = [self.statistics.operators.get(op.name) for op in self.topology.operators]
-        counted = [one.stores if one is not None else None for one in given]
+        counted = [one.stores for one in self.given]
         return np.array([1.0 if stores is None else stores.value for stores in counted])
 
     def _fixed(self, keeps: FloatArray) -> tuple[Known, Known]:
@@ -92,9 +108,7 @@ class Demands:
 
         Where they were not measured, what keeping state takes on this machine.
         """
-        none = OperatorStatistics()
-        given = [self.statistics.operators.get(op.name, none) for op in self.topology.operators]
-        machine = self.machine
+        given, machine = self.given, self.machine
 
         def known(found: Sequence[Measure | None], otherwise: Measure) -> Known:
             value = [
@@ -132,12 +146,7 @@ class Demands:
     @cached_property
     def threads(self) -> FloatArray:
         """1 for every operator that runs as a thread; such a one is a segment of its own."""
-        none = OperatorStatistics()
-        given = self.statistics.operators
-        flags = [
-            given.get(operator.name, none).thread and not self.topology.upstream[i]
-            for i, operator in enumerate(self.topology.operators)
-        ]
+        flags = [one.thread and not self.topology.upstream[i] for i, one in enumerate(self.given)]
         return np.array(flags, float)
 
     def reading(self, producer: int, consumer: int) -> FloatArray:

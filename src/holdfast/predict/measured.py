@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from holdfast.errors import BadInputError
 from holdfast.predict.demand import FIRST, FIXED, LOAD, WORK
 from holdfast.predict.recovery import RecoveryModel
+from holdfast.predict.segments import segments_of
 from holdfast.predict.statistics import Affine, Statistics
 from holdfast.topology.graph import Operator, Storage, Topology, UnitsOfMeasure
 
@@ -53,8 +54,9 @@ def measured(
             where="--stats",
             hint="give its keyed operators more shards, or plan with --method joint",
         )
+    crowd = _crowd(model)
     replay = work * interval * (0.5 if expected else 1.0)
-    opening = model.crowd * model.demands.member[:, FIRST + high]
+    opening = crowd * model.demands.member[:, FIRST + high]
     times = (opening + model.demands.member[:, LOAD + high] + replay) / left
     operators = tuple(
         replace(
@@ -76,9 +78,9 @@ def measured(
     restore = model.restore(spares)
     fixed = float(model.demands.closing[:, FIXED + high].max())
     ahead = (
-        machine.detection.value + model.crowd * restore.value
+        machine.detection.value + crowd * restore.value
         if expected
-        else machine.detection.high + model.crowd * restore.high
+        else machine.detection.high + crowd * restore.high
     )
     return Measured(
         topology=replace(
@@ -95,6 +97,20 @@ def measured(
         ),
         restart_s=(ahead + fixed) / left,
     )
+
+
+def _crowd(model: RecoveryModel) -> float:
+    """How much longer restores take because others go on at once on the same cores.
+
+    These methods know nothing of nodes: everything is lost at once, and so are the queries that no
+    plan can avoid.
+    """
+    parts = segments_of(model.topology, set(model.forced))
+    found = sum(
+        model.load.shards[part[-1]] for part in parts if not model.demands.threads[part[-1]]
+    )
+    queries = float(found) + len(model.topology.effective_queries)
+    return max(1.0, queries * model.machine.takeover_cpu.value / model.machine.cores)
 
 
 def _share(part: float, whole: float) -> float:

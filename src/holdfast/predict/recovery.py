@@ -1,40 +1,28 @@
 """How long recovery takes, how old results are and what it all costs, for a given plan on Spark.
 
 A plan cuts a topology into segments, each one streaming query per shard with a batch interval T and
-a snapshot every n batches, and keeps s spares warm. The model, all of it in seconds and cores:
+a snapshot every n batches, says which of them share a node, and keeps s spares warm. The model, all
+of it in seconds and cores:
 
 - **CPU.** Work per second (operators, bytes through slices and changelogs) does not depend on T; a
   batch costs a fixed amount, so that is divided by T; a snapshot by n T.
-- **Contention.** At a load of L cores out of c, everything that computes takes
-  1 / (1 - (L/c)^c) times as long: exact for the M/M/1 and M/M/2 queue, close above. This is how
-  parallel branches on few cores add up.
+- **Contention** when nothing is wrong: at a load of L cores out of c, everything that computes
+  takes 1 / (1 - (L/c)^c) times as long: exact for the M/M/1 and M/M/2 queue, close above. This is
+  how parallel branches on few cores add up.
 - **A batch** takes P = stretch * (fixed + work * T) in the slowest shard.
-- **Recovery** = detection + restore + load + replay + catch-up, and all operators of a segment
-  share it, since any failure restarts all of it. Restore is warm unless the spares are used
-  up, which with failures at rate f and a refill time of r has probability P(Poisson(f r) >= s).
-  State load reads one snapshot and the changelogs since: (n-1)/2 of them in the median, 0.95 (n-1)
-  at the 95th percentile. Replay is what arrived since the last committed batch began, P + T/2 and
-  P + 0.95 T seconds' worth. What arrived until then goes into the same batch. If more comes due
-  while it runs (in the median: if it takes half an interval), catch-up processes what arrived in
-  all that time at the capacity that is left: (work * elapsed + fixed) / (1 - work). The 95th
-  percentile always has it.
-- **Lost together.** What is promised must hold when a node is lost that runs everything. Then its
-  queries are restored at once on the same cores, which stretches restores; there are at least those
-  queries that no plan can avoid. A segment that reads from another one waits for that one's slice:
-  this waiting is not its own recovery, but it is part of the time after which results are complete
-  again (`results`).
-- **Waiting hides planning.** A query plans a batch before it has the input. A unit that runs again
-  before anything is due has that behind it, and all of what a batch takes on any query (a running
-  pipeline shows it: its slices come so much sooner after those they are made of). Opening state and
-  committing it come after the input, and nothing hides them.
-- **95th percentile**: durations vary independently, so their distances from the median add as
-  squares; a mean that is uncertain is uncertain in every recovery, so it is taken at its 95th
-  percentile throughout.
+- **Recovery.** When a node dies, what it ran is lost together. Failures are drawn from what was
+  measured (`draws`): how long each phase takes, where in a batch interval and between two snapshots
+  it strikes, whether a spare is left (with failures at rate f and a refill time of r there is none
+  with probability P(Poisson(f r) >= s)). For each of them the units are brought back over the
+  actual cores in the actual order (`takeover`, `sharing`): build, plan, load state, make up for
+  what was lost, catch up. Median and 95th percentile are those of the draws.
 - **End to end**: a row that just missed a batch waits T, then passes every batch on its way. The
   intervals of a plan divide one another, and a segment cannot run more often than its slowest
   input, so that only the last interval of a path is waited for in full.
 
-Everything gets worse with load and nothing better, which planners rely on.
+Batches, latency and cost get worse with load and nothing better, which planners rely on. Of a
+recovery they rely on a floor: whatever else is lost, a unit takes as long as detecting, building,
+loading and one batch take alone (`Floors`).
 """
 
 from __future__ import annotations
@@ -48,24 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
-from holdfast.predict.demand import (
-    CPU_BATCH,
-    CPU_RATE,
-    CPU_SNAPSHOT,
-    FIRST,
-    FIRST_HIGH,
-    FIXED,
-    FIXED_HIGH,
-    LOAD,
-    LOAD_HIGH,
-    LOG_FIXED,
-    LOG_RATE,
-    PLANNING,
-    QUERY,
-    WORK,
-    WORK_HIGH,
-    Demands,
-)
+from holdfast.predict.demand import CPU_BATCH, CPU_RATE, CPU_SNAPSHOT, FIXED, WORK, Demands
+from holdfast.predict.draws import Drawn, Draws
+from holdfast.predict.losses import Loss, Paced, lose, never, percentile
+from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan, inputs_of, segments_of
 from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
@@ -74,7 +48,6 @@ from holdfast.predict.statistics import (
     Measure,
     Statistics,
 )
-from holdfast.predict.takeover import FirstBatch, Phases, lost_together
 from holdfast.predict.workload import Workload
 from holdfast.quantities import SIZE_UNITS, TIME_UNITS
 from holdfast.topology.boundaries import forced_boundaries
@@ -83,26 +56,59 @@ from holdfast.topology.graph import Storage, Topology, per_operator
 FloatArray = NDArray[np.float64]
 
 PHASE_P95 = 0.95
-"""Where in a batch interval, or between two snapshots, 19 of 20 failures have struck."""
+"""The share of failures that a bound is to hold for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pace:
+    """What a plan promises as long as nothing is wrong, seconds and cores; arrays over segments."""
+
+    interval_s: FloatArray
+    """Batch intervals in force: that of a segment's slowest input, or its own if longer."""
+    batch_s: FloatArray
+    """How long a batch takes; above the interval the segment falls behind for ever."""
+    end_to_end_s: float
+    cpu: float
+    """Cores in use, exporters and followers included."""
+    follower_cpu: float
+    """Those of them that followers take."""
+    overhead: float
+    """Cores beyond those of the uncut pipeline, relative to them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Phases:
+    """Recovery of segments, and what it is spent on; medians but for `p95`, seconds."""
+
+    detection: FloatArray
+    restore: FloatArray
+    load: FloatArray
+    """Of state, and what the first batch takes longer than others."""
+    replay: FloatArray
+    catch_up: FloatArray
+    median: FloatArray
+    """Of the whole; the medians of its parts need not add up to it."""
+    p95: FloatArray
+    """95th percentile of the whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prediction:
     """What a plan promises, seconds and cores; arrays run over its segments."""
 
-    interval_s: FloatArray
-    """Batch intervals in force: that of a segment's slowest input, or its own if longer."""
+    pace: Pace
     phases: Phases
-    batch_s: FloatArray
-    """How long a batch takes; above the interval the segment falls behind for ever."""
-    end_to_end_s: float
-    cpu: float
-    """Cores in use, exporters included."""
-    overhead: float
-    """Cores beyond those of the uncut pipeline, relative to them."""
-    results: tuple[float, float]
-    """Median and 95th percentile of the time after which no result is missing any more when all
-    segments are lost at once."""
+    """Of each segment when its node dies."""
+    losses: tuple[Loss, ...]
+    """What each node's death costs."""
+
+    @property
+    def results(self) -> tuple[float, float]:
+        """Until no result is missing when the worst node dies: median and 95th percentile."""
+        return (
+            max(loss.results[0] for loss in self.losses),
+            max(loss.results[1] for loss in self.losses),
+        )
 
 
 class RecoveryModel:
@@ -171,25 +177,11 @@ class RecoveryModel:
 
     def restore(self, spares: int) -> Measure:
         """Restore time when `spares` spares are kept: warm as long as one is left."""
-        missing = _poisson_tail(self.failure_rate * self.machine.refill.value, spares)
+        missing = self.missing(spares)
         warm, cold = self.machine.restore_warm, self.machine.restore_cold
         median = cold if missing > 0.5 else warm
         high = cold if missing > 1 - PHASE_P95 else warm
         return Measure(value=median.value, p95=max(high.high, median.value))
-
-    @cached_property
-    def queries(self) -> float:
-        """Queries that a node with everything has to take over, whatever the plan."""
-        parts = segments_of(self.topology, set(self.forced))
-        found = sum(
-            self.load.shards[part[-1]] for part in parts if not self.demands.threads[part[-1]]
-        )
-        return float(found + len(self.topology.effective_queries))
-
-    @property
-    def crowd(self) -> float:
-        """How much longer restores take because others go on at once on the same cores."""
-        return max(1.0, self.queries * self.machine.takeover_cpu.value / self.machine.cores)
 
     def most_spares(self) -> int:
         """The number of spares beyond which another one changes nothing."""
@@ -199,95 +191,14 @@ class RecoveryModel:
             spares += 1
         return spares
 
-    def phases(
-        self,
-        demand: FloatArray,
-        interval_s: FloatArray,
-        snapshots: FloatArray,
-        stretch: FloatArray,
-        spares: int,
-    ) -> Phases:
-        """Recovery of segments; arguments broadcast. Infinite where nothing is ever caught up."""
-        detection = self.machine.detection
-        whole, whole_high = self._restores(demand, spares)
-        restore = self._until_running(demand, spares)
-        logs = snapshots - 1.0
-        per_log = demand[..., LOG_FIXED] + demand[..., LOG_RATE] * interval_s
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            loads = [
-                stretch * (demand[..., LOAD] + 0.5 * logs * per_log),
-                stretch * (demand[..., LOAD_HIGH] + PHASE_P95 * logs * per_log),
-            ]
+    def missing(self, spares: int) -> float:
+        """The chance that no spare is left when a node dies."""
+        return _poisson_tail(self.failure_rate * self.machine.refill.value, spares)
 
-            def spent(work: FloatArray, fixed: FloatArray, phase: float) -> FloatArray:
-                batch = fixed + work * interval_s
-                return np.asarray(fixed + work * (batch + phase * interval_s))
-
-            work, fixed = stretch * demand[..., WORK], stretch * demand[..., FIXED]
-            replay = spent(work, fixed, 0.5)
-            # In the median, what comes next is due half an interval after the failure.
-            waited = np.maximum(0.0, 0.5 * interval_s - detection.value - restore)
-            first = self._first_batches(demand, stretch)
-            slow = first.slow(waited) + loads[0]
-            # The first batch also takes what arrived before it; another one is late only if its
-            # input came due while the first one ran.
-            arrived = work * (detection.value + restore + slow)
-            before = detection.value + restore + slow + replay - first.saved(waited)
-            more = replay + arrived >= 0.5 * interval_s
-            catch_up = np.where(more, (work * before + fixed) / (1.0 - work), arrived)
-
-            work_high = stretch * demand[..., WORK_HIGH]
-            fixed_high = stretch * demand[..., FIXED_HIGH]
-            middle = spent(work_high, fixed_high, 0.5)
-            away = np.sqrt(
-                (detection.high - detection.value) ** 2
-                + (whole_high - whole) ** 2
-                + (self.crowd * (demand[..., FIRST_HIGH] - demand[..., FIRST])) ** 2
-                + (loads[1] - loads[0]) ** 2
-                + (spent(work_high, fixed_high, PHASE_P95) - middle) ** 2
-            )
-            high = detection.value + whole + self.crowd * demand[..., FIRST]
-            high = high + loads[0] + middle + fixed_high + away
-            p95 = high / (1.0 - work_high)
-        lost = ~np.isfinite(stretch * np.ones_like(work)) | (work_high >= 1.0)
-        shape = np.shape(catch_up)
-        return Phases(
-            detection=np.full(shape, detection.value),
-            restore=restore + np.zeros(shape),
-            load=np.where(lost, np.inf, slow),
-            replay=np.where(lost, np.inf, replay - first.saved(waited)),
-            catch_up=np.where(lost, np.inf, catch_up),
-            p95=np.where(lost, np.inf, p95),
-        )
-
-    def _until_running(self, demand: FloatArray, spares: int) -> FloatArray:
-        """Median time until the unit of a segment runs."""
-        machine = self.machine
-        start = max(0.0, machine.restore_warm.value - machine.first_batch.value)
-        session = max(0.0, self.restore(spares).value - machine.restore_warm.value)
-        thread = self.crowd * machine.restore_thread.value
-        return np.where(demand[..., QUERY] > 0, session + self.crowd * start, thread)
-
-    def _restores(self, demand: FloatArray, spares: int) -> tuple[FloatArray, FloatArray]:
-        """Median and 95th percentile of the restore of each segment, slow first batch included."""
-        machine, warm = self.machine, self.machine.restore_warm
-        cold = self.crowd * min(machine.first_batch.value, warm.value)
-        session = max(0.0, self.restore(spares).high - warm.high)
-        thread = max(machine.restore_thread.high, machine.restore_thread.value)
-        spark = demand[..., QUERY] > 0
-        middle = self._until_running(demand, spares) + np.where(spark, cold, 0.0)
-        high = np.where(spark, session + self.crowd * warm.high, self.crowd * thread)
-        return middle, np.maximum(middle, high)
-
-    def _first_batches(self, demand: FloatArray, stretch: FloatArray) -> FirstBatch:
-        query = demand[..., QUERY] > 0
-        any_query = query * self.machine.first_batch.value
-        finite = np.where(np.isinf(stretch), 1.0, stretch)
-        return FirstBatch(
-            planning=self.crowd * (any_query + demand[..., PLANNING]),
-            opening=self.crowd * (demand[..., FIRST] - demand[..., PLANNING]),
-            usual=finite * query * self.machine.batch_floor.value,
-        )
+    @cached_property
+    def draws(self) -> Draws:
+        """The failures that recoveries are predicted for."""
+        return Draws(self.demands)
 
     # -- whole plans -----------------------------------------------------------------------------
 
@@ -301,15 +212,10 @@ class RecoveryModel:
         longest = np.asarray(interval_s)
         return float(self.export_cpu + self.cpu(demand, longest, np.asarray(snapshots)).sum())
 
-    def predict(
-        self,
-        segments: Sequence[SegmentPlan],
-        spares: int,
-        *,
-        uncut_cpu: float,
-        at_cpu: float | None = None,
-    ) -> Prediction:
-        """What a plan promises; segments in topological order.
+    def pace(
+        self, segments: Sequence[SegmentPlan], *, uncut_cpu: float, at_cpu: float | None = None
+    ) -> Pace:
+        """What a plan promises as long as nothing is wrong; segments in topological order.
 
         `at_cpu` predicts as if so many cores were in use, whatever the plan itself takes.
         """
@@ -317,35 +223,149 @@ class RecoveryModel:
         interval = np.array([segment.interval_s for segment in segments])
         for i, read in enumerate(inputs):
             interval[i] = max([interval[i], *(interval[j] for j in read)])
-        snapshots = np.array([float(segment.snapshot_batches) for segment in segments])
         demand = np.array([self.demands.of(segment.operators) for segment in segments])
-        cpu = float(self.export_cpu + self.cpu(demand, interval, snapshots).sum())
+        each = self.cpu(demand, interval, _snapshots(segments))
+        follow = FOLLOWER_CPU * float(each[[one.replicated for one in segments]].sum())
+        cpu = float(self.export_cpu + each.sum()) + follow
         stretch = self.stretch(cpu if at_cpu is None else at_cpu)
         batch = self.batch_s(demand, interval, stretch)
-        finish = np.zeros(len(segments))
-        for i, read in enumerate(inputs):
-            finish[i] = batch[i] + max((finish[j] for j in read), default=0.0)
-        results = {self.topology.index[q.sink] for q in self.topology.effective_queries}
+        finish = _along(inputs, batch)
         latency = max(
-            float(finish[i] + interval[i] + self.export_s(segment.root, interval[i], stretch))
-            for i, segment in enumerate(segments)
-            if segment.root in results
+            float(finish[i] + interval[i] + self.export_s(segments[i].root, interval[i], stretch))
+            for i in self._results(segments)
         )
-        alone = self.phases(demand, interval, snapshots, stretch, spares)
-        first = self._first_batches(demand, stretch)
-        phases, back = lost_together(alone, first, interval, inputs)
-        return Prediction(
+        return Pace(
             interval_s=interval,
-            phases=phases,
-            results=(
-                max(back[0][i] for i, part in enumerate(segments) if part.root in results),
-                max(back[1][i] for i, part in enumerate(segments) if part.root in results),
-            ),
             batch_s=batch,
             end_to_end_s=latency,
             cpu=cpu,
+            follower_cpu=follow,
             overhead=(cpu - uncut_cpu) / uncut_cpu if uncut_cpu > 0 else 0.0,
         )
+
+    def predict(
+        self,
+        segments: Sequence[SegmentPlan],
+        spares: int,
+        *,
+        uncut_cpu: float,
+        nodes: Sequence[Sequence[int]] | None = None,
+    ) -> Prediction:
+        """What a plan promises; segments in topological order.
+
+        `nodes` says which segments, by position, share a node; None: one node has all of them.
+        """
+        pace = self.pace(segments, uncut_cpu=uncut_cpu)
+        paced = self.paced(segments, pace)
+        placed = [range(len(segments))] if nodes is None else [node for node in nodes if node]
+        return self.predicted(pace, [self.loss(node, paced, pace, spares) for node in placed])
+
+    def predicted(self, pace: Pace, losses: Sequence[Loss]) -> Prediction:
+        """What a plan promises that has this pace and these losses."""
+
+        def whole(name: str) -> FloatArray:
+            found = np.full(len(pace.interval_s), np.nan)
+            for loss in losses:
+                found[list(loss.segments)] = getattr(loss, name)
+            return found
+
+        phases = Phases(
+            detection=np.full(len(pace.interval_s), float(np.median(self.draws.detection))),
+            **{
+                name: whole(name)
+                for name in ("restore", "load", "replay", "catch_up", "median", "p95")
+            },
+        )
+        return Prediction(pace=pace, phases=phases, losses=tuple(losses))
+
+    def loss(self, node: Sequence[int], paced: Paced, pace: Pace, spares: int) -> Loss:
+        """What the death of one node costs that has these segments."""
+        if not pace.cpu < self.machine.cores:
+            return never(node)
+        survive = max(0.0, pace.cpu - float(paced.cpu[list(node)].sum()))
+        return lose(
+            node,
+            paced,
+            self.draws,
+            cores=self.machine.cores,
+            missing=self.missing(spares),
+            busy=survive if len(node) < len(paced.inputs) else 0.0,
+        )
+
+    def paced(self, segments: Sequence[SegmentPlan], pace: Pace) -> Paced:
+        """Segments as they run, with what their recoveries are drawn from."""
+        parts = [segment.operators for segment in segments]
+        demand = np.array([self.demands.of(part) for part in parts])
+        drawn, inputs = self.draws.of(parts), inputs_of(self.topology, segments)
+        stretch = float(self.stretch(pace.cpu))
+        fixed, work = np.median(drawn.fixed, axis=1), np.median(drawn.work, axis=1)
+        lag = stretch * (fixed + work * pace.interval_s)
+        snapshots = _snapshots(segments)
+        machine = self.machine
+        floor = max(machine.batch_floor.value, 1e-9)
+        known = self.statistics.operators
+        names = [operator.name for operator in self.topology.operators]
+        return Paced(
+            drawn=drawn,
+            inputs=tuple(map(tuple, inputs)),
+            interval_s=pace.interval_s,
+            snapshots=snapshots,
+            lag_s=lag,
+            behind_s=_along(inputs, lag),
+            cpu=self.cpu(demand, pace.interval_s, snapshots),
+            shards=np.array([self.load.shards[part[-1]] for part in parts]),
+            build_cores=np.array([self.demands.cores[list(part)].max() for part in parts]),
+            batch_cores=np.full(len(parts), min(1.0, machine.batch_cpu.value / floor)),
+            results=tuple(self._results(segments)),
+            replicated=tuple(segment.replicated for segment in segments),
+            failover_s=float(failover_p95(stretch)),
+            one_interval=tuple(
+                any(names[v] in known and known[names[v]].one_epoch_per_batch for v in part)
+                for part in parts
+            ),
+        )
+
+    def floors(self, parts: Sequence[Sequence[int]], spares: int) -> Floors:
+        """What recoveries of segments take at least, whatever else is lost."""
+        return Floors(
+            draws=self.draws,
+            drawn=self.draws.of(parts),
+            ready=self.draws.detection + self.draws.session(self.missing(spares)),
+        )
+
+    def _results(self, segments: Sequence[SegmentPlan]) -> list[int]:
+        """Segments whose output somebody reads."""
+        sinks = {self.topology.index[query.sink] for query in self.topology.effective_queries}
+        return [i for i, segment in enumerate(segments) if segment.root in sinks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Floors:
+    """What recoveries of segments take at least: detection, building, loading, one batch."""
+
+    draws: Draws
+    drawn: Drawn
+    ready: FloatArray
+
+    def p95(self, interval_s: float, snapshots: int) -> FloatArray:
+        """The 95th percentile at one batch interval and one number of batches per snapshot."""
+        drawn = self.drawn
+        same = np.full(len(drawn.build), 1.0)
+        load = drawn.load(same * interval_s, same * snapshots, self.draws.logs)
+        whole = self.ready + drawn.build + load + drawn.fixed + drawn.work * interval_s
+        return percentile(whole.T, 95.0)
+
+
+def _snapshots(segments: Sequence[SegmentPlan]) -> FloatArray:
+    return np.array([float(segment.snapshot_batches) for segment in segments])
+
+
+def _along(inputs: Sequence[Sequence[int]], each: FloatArray) -> FloatArray:
+    """The largest sum over a path that ends in each segment."""
+    found = np.zeros(len(each))
+    for i, read in enumerate(inputs):
+        found[i] = each[i] + max((found[j] for j in read), default=0.0)
+    return found
 
 
 def _poisson_tail(mean: float, least: int) -> float:

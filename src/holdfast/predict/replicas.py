@@ -12,13 +12,15 @@ are lost, recovery is that of any other segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from holdfast.predict.recovery import FloatArray, Prediction, RecoveryModel
 from holdfast.predict.segments import SegmentPlan
 from holdfast.predict.statistics import Measure
+from holdfast.predict.workload import Workload
+
+FloatArray = NDArray[np.float64]
 
 HEAD_START = Measure(value=0.1, p95=0.2, how="assumed: the shortest head start, and twice that")
 """By how much later than its leader's a follower's slice appears, seconds, on an idle machine."""
@@ -36,65 +38,15 @@ def failover_p95(stretch: FloatArray | float) -> FloatArray:
     return np.asarray(HEAD_START.value + stretch * (HEAD_START.high - HEAD_START.value))
 
 
-def follower_counts(model: RecoveryModel, segments: Sequence[SegmentPlan]) -> list[int]:
+def follower_counts(shards: FloatArray, segments: Sequence[SegmentPlan]) -> list[int]:
     """Per segment, how many units run as followers: one for each shard."""
-    return [int(model.load.shards[one.root]) if one.replicated else 0 for one in segments]
+    return [int(shards[one.root]) if one.replicated else 0 for one in segments]
 
 
-def follower_cpu(
-    model: RecoveryModel, segments: Sequence[SegmentPlan], interval_s: FloatArray
-) -> float:
-    """Cores that all followers take."""
-    return FOLLOWER_CPU * sum(
-        float(
-            model.cpu(
-                model.demands.of(one.operators),
-                interval_s[i],
-                np.asarray(float(one.snapshot_batches)),
-            )
-        )
-        for i, one in enumerate(segments)
-        if one.replicated
-    )
-
-
-def follower_bytes(model: RecoveryModel, segments: Sequence[SegmentPlan]) -> float:
+def follower_bytes(load: Workload, segments: Sequence[SegmentPlan]) -> float:
     """Memory that all followers take, their state included."""
-    state = model.load.state.value
-    counts = follower_counts(model, segments)
-    held = sum(float(state[list(one.operators)].sum()) for one in segments if one.replicated)
-    return sum(counts) * FOLLOWER_BYTES + held
-
-
-def predict_replicated(
-    model: RecoveryModel,
-    segments: Sequence[SegmentPlan],
-    spares: int,
-    *,
-    uncut_cpu: float,
-    at_cpu: float | None = None,
-) -> Prediction:
-    """`RecoveryModel.predict` for segments of which some are replicated."""
-    found = model.predict(segments, spares, uncut_cpu=uncut_cpu, at_cpu=at_cpu)
-    if not any(one.replicated for one in segments):
-        return found
-    cpu = found.cpu + follower_cpu(model, segments, found.interval_s)
-    if at_cpu is None:
-        found = model.predict(segments, spares, uncut_cpu=uncut_cpu, at_cpu=cpu)
-    stretch = model.stretch(cpu if at_cpu is None else at_cpu)
-    hot = np.array([one.replicated for one in segments])
-    phases = found.phases
-    return replace(
-        found,
-        cpu=cpu,
-        overhead=(cpu - uncut_cpu) / uncut_cpu if uncut_cpu > 0 else 0.0,
-        phases=replace(
-            phases,
-            detection=np.where(hot, 0.0, phases.detection),
-            restore=np.where(hot, 0.0, phases.restore),
-            load=np.where(hot, 0.0, phases.load),
-            replay=np.where(hot, 0.0, phases.replay),
-            catch_up=np.where(hot, HEAD_START.value, phases.catch_up),
-            p95=np.where(hot, failover_p95(stretch), phases.p95),
-        ),
+    counts = follower_counts(load.shards, segments)
+    held = sum(
+        float(load.state.value[list(one.operators)].sum()) for one in segments if one.replicated
     )
+    return sum(counts) * FOLLOWER_BYTES + held

@@ -42,6 +42,8 @@ class Measure:
     """How many observations it rests on; 0: none, it was derived or assumed."""
     how: str = "assumed"
     """How it was measured, in words."""
+    values: tuple[float, ...] = ()
+    """Some of the single occurrences, for durations: what recoveries are predicted from."""
 
     @property
     def high(self) -> float:
@@ -73,6 +75,11 @@ class OperatorStatistics:
     keeping state takes on this machine, if it does."""
     first_fixed: Measure | None = None
     """Seconds that the first batch after a restart takes longer still."""
+    build: Measure | None = None
+    """Seconds that a query of it takes longer than others until it runs on a warm spare; None: as
+    long as others."""
+    takeover_cpu: Measure | None = None
+    """Cores that a query of it keeps busy while it is taken over; None: as many as others."""
     tuple_size: Measure | None = None
     """Bytes per tuple received."""
     output_size: Measure | None = None
@@ -199,6 +206,7 @@ class MeasureEntry(TypedDict):
     error: NotRequired[_Number]
     samples: NotRequired[Annotated[int, Field(ge=0)]]
     how: NotRequired[str]
+    values: NotRequired[list[_Number]]
 
 
 @with_config(_STRICT)
@@ -219,6 +227,8 @@ class StatisticsEntry(TypedDict, total=False):
     cost: MeasureEntry
     batch_fixed: MeasureEntry
     first_fixed: MeasureEntry
+    build: MeasureEntry
+    takeover_cpu: MeasureEntry
     tuple_size: MeasureEntry
     output_size: MeasureEntry
     state_size: MeasureEntry
@@ -340,7 +350,7 @@ def _value(entry: Any, where: str) -> Any:
             fixed=_value(entry["fixed"], f"{where}.fixed"),
             per_byte=_value(entry["per_byte"], f"{where}.per_byte"),
         )
-    measure = Measure(**entry)
+    measure = Measure(**{**entry, "values": tuple(entry.get("values", ()))})
     if measure.p95 is not None and measure.p95 < measure.value:
         raise BadInputError(
             f"the 95th percentile {measure.p95:g} is below the median {measure.value:g}",
@@ -364,6 +374,8 @@ def _plain(value: Any) -> Any:
             entry["p95"] = value.p95
         if value.error:
             entry["error"] = value.error
+        if value.values:
+            entry["values"] = list(value.values)
         return {**entry, "samples": value.samples, "how": value.how}
     if hasattr(value, "__dataclass_fields__"):
         found = {f.name: getattr(value, f.name) for f in fields(value)}

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.deployment import Deployment, Segment, UnitId, key_group_range
+from holdfast.deployment.blocks import groups_between, shard_groups
 from holdfast.pipeline import Pipeline, PipelineOperator, SparkSource
 from holdfast.predict.statistics import Measure, OperatorStatistics
 from holdfast.profile import estimate
@@ -48,7 +49,8 @@ def batches_of(
     deployment: Deployment, segment: Segment, shard: int, records: Records
 ) -> list[Batch]:
     """The batches of one shard with what they read and put out."""
-    groups = key_group_range(shard, segment.shards)
+    owned = shard_groups(segment.shards, segment.max_shards)[shard]
+    groups = groups_between(*owned, segment.max_shards)
     found = []
     for record in records[units_of(segment)[shard]]:
         if segment.kind == "source":

@@ -68,6 +68,8 @@ class Proving:
     plan: Plan
     faults: int = 20
     nodes: int = 2
+    together: tuple[tuple[str, ...], ...] = ()
+    """Units, by name, that share a node."""
     spares: int = 1
     seed: int = 0
     max_recovery: float | None = None
@@ -130,6 +132,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
         # Faults are what is asked for here: they must not use up a unit's budget.
         policy=Policy(
             workers=proving.nodes,
+            together=proving.together,
             crashes=RestartBudget(limit=proving.faults + 20, window_s=300.0, delay_s=0.0),
         ),
         options={"keep_input": True},

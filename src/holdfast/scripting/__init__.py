@@ -154,7 +154,7 @@ def run(
     *,
     plan: ShownPlan | str | Path | None = None,
     duration: str | float | None = None,
-    nodes: int = 1,
+    nodes: int | None = None,
     spares: int | None = None,
     run_dir: str | Path | None = None,
     keep_input: bool = False,
@@ -182,7 +182,7 @@ def prove(
     plan: ShownPlan | str | Path,
     *,
     faults: int = 20,
-    nodes: int = 2,
+    nodes: int | None = None,
     spares: int | None = None,
     seed: int = 0,
     run_dir: str | Path | None = None,
@@ -191,7 +191,12 @@ def prove(
     import tempfile  # noqa: PLC0415 - as above
 
     from holdfast.cli.check import note, sound_pipeline  # noqa: PLC0415 - as above
-    from holdfast.cli.deployment import make_deployment, plan_spares  # noqa: PLC0415 - as above
+    from holdfast.cli.deployment import (  # noqa: PLC0415 - as above
+        make_deployment,
+        plan_nodes,
+        plan_spares,
+        plan_together,
+    )
     from holdfast.plan.document import load_plan  # noqa: PLC0415 - as above
     from holdfast.prove.result import Audience  # noqa: PLC0415 - as above
     from holdfast.prove.run import Proving  # noqa: PLC0415 - as above
@@ -200,13 +205,16 @@ def prove(
     file = _file(app)
     pipeline = sound_pipeline(file, note)
     planned = plan.plan if isinstance(plan, ShownPlan) else load_plan(Path(plan))
+    deployment = make_deployment(pipeline, plan=planned)
+    count = plan_nodes(planned, nodes, otherwise=2)
     proving = Proving(
         app=file,
         pipeline=pipeline,
-        deployment=make_deployment(pipeline, plan=planned),
+        deployment=deployment,
         plan=planned,
         faults=faults,
-        nodes=nodes,
+        nodes=count,
+        together=plan_together(planned, deployment, count),
         spares=plan_spares(planned, spares),
         seed=seed,
         max_recovery=None,

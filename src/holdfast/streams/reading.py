@@ -225,10 +225,11 @@ class Reading:
         return low
 
     def _note_end(self, unit: str, tail: _Tail, horizon: int | None) -> None:
-        if tail.reaches(horizon):
+        reached = tail.items[-1].upto if tail.items else tail.after
+        # One that was born beyond the horizon has not run out before it: others may go on there.
+        if tail.reaches(horizon) or (horizon is not None and reached >= horizon):
             self._ran_out.pop(unit, None)
         else:
-            reached = tail.items[-1].upto if tail.items else tail.after
             self._ran_out[unit] = (reached, tail.following)
 
     def wanted(self) -> list[tuple[str, int]]:

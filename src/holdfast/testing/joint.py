@@ -7,13 +7,17 @@ to cut, above nobody can avoid to.
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 import numpy as np
 
 from holdfast.planners.interface import PlanRequest
+from holdfast.planners.joint.problem import Choice, Nodes, Problem, make_problem
 from holdfast.predict.demand import WORK
 from holdfast.predict.recovery import RecoveryModel
+from holdfast.predict.segments import SegmentPlan, segments_of
 from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
     Measure,
@@ -58,6 +62,77 @@ def random_joint_problem(
         max_latency=float(rng.uniform(2.0, 12.0)) if tightness[1] < 0.5 else None,
         max_overhead=float(rng.uniform(0.02, 0.6)) if tightness[2] < 0.3 else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Case:
+    """A problem small enough for every plan to be looked at."""
+
+    topology: Topology
+    request: PlanRequest
+    problem: Problem
+
+
+def brute_force_case(seed: int) -> Case:
+    """A random problem of 2 to 4 operators on up to 3 nodes, few cores, two levels."""
+    rng = np.random.default_rng(seed + 10_000)
+    topology, request = random_joint_problem(seed, most_operators=4)
+    statistics = request.statistics or Statistics()
+    machine = replace(statistics.machine, cores=int(rng.integers(2, 5)))
+    tight = rng.random(3)
+    request = replace(
+        request,
+        statistics=replace(statistics, machine=machine),
+        intervals=(1.0, 4.0),
+        snapshots=(1, 10) if len(topology.operators) < 4 else (10,),
+        nodes=None if tight[0] < 0.7 else int(rng.integers(1, 3)),
+        max_recovery=float(rng.uniform(2.0, 14.0)) if tight[1] < 0.8 else None,
+        max_outage=float(rng.uniform(3.0, 24.0)) if tight[2] < 0.6 else None,
+        max_overhead=None,
+    )
+    return Case(topology=topology, request=request, problem=make_problem(topology, request))
+
+
+def every_plan(problem: Problem) -> float:
+    """The least cost of all plans that keep the bounds, each looked at whole; infinite: none."""
+    best = math.inf
+    for count in range(len(problem.free) + 1):
+        for cuts in combinations(problem.free, count):
+            parts = segments_of(problem.topology, set(problem.fixed) | set(cuts))
+            hot = (False, True) if problem.max_replicas else (False,)
+            ways = list(product(problem.levels.tolist(), problem.snapshots, hot))
+            for chosen in product(ways, repeat=len(parts)):
+                segments = tuple(
+                    SegmentPlan(
+                        operators=part,
+                        interval_s=level,
+                        snapshot_batches=snapshots,
+                        replicated=replicated,
+                    )
+                    for part, (level, snapshots, replicated) in zip(parts, chosen, strict=True)
+                )
+                best = min(best, _cheapest(problem, segments, best))
+    return best
+
+
+def _cheapest(problem: Problem, segments: tuple[SegmentPlan, ...], below: float) -> float:
+    """The least cost of these segments over sizes and placements, if it is below."""
+    for size in problem.sizes:
+        if problem.cost(problem.pace(segments).cpu, size) >= below:
+            continue
+        for nodes in _placements(len(segments), size.nodes):
+            found = problem.evaluate(Choice(segments=segments, spares=size.spares, nodes=nodes))
+            if not found.broken:
+                below = min(below, found.cost)
+    return below
+
+
+def _placements(segments: int, nodes: int) -> set[Nodes]:
+    """Every way to give each segment a node."""
+    found = set()
+    for homes in product(range(nodes), repeat=segments):
+        found.add(tuple(tuple(i for i in range(segments) if homes[i] == n) for n in range(nodes)))
+    return found
 
 
 def _number(value: float | tuple[float, ...]) -> float:

@@ -10,12 +10,14 @@ from holdfast.cli.deployment import (
     make_deployment,
     parse_batches,
     parse_shards,
+    plan_nodes,
     plan_spares,
+    plan_together,
     planned_order,
 )
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Rate
-from holdfast.plan import FtcPlan, JointPlan
+from holdfast.plan import FtcPlan, JointPlan, PlannedNode
 
 pytestmark = pytest.mark.unit
 
@@ -113,6 +115,23 @@ def test_spares_are_asked_for_planned_or_one():
     assert plan_spares(replace(JOINT, spares=0), None) == 0
     assert plan_spares(replace(JOINT, spares=2), 3) == 3
     assert plan_spares(FTC, None) == 1
+
+
+def node(*segments):
+    return PlannedNode(segments=segments, slowest=None, recovery=None, results=None)
+
+
+def test_a_plans_nodes_are_run(pipeline):
+    """As many nodes as planned, units together as planned, exporters with what they read."""
+    planned = replace(JOINT, nodes=(node("rows"), node("clean", "count")))
+    deployment = make_deployment(pipeline, cut=["clean"])
+    assert (plan_nodes(planned, None), plan_nodes(planned, 3), plan_nodes(None, None)) == (2, 3, 1)
+    assert plan_together(planned, deployment, 2) == (
+        ("rows.0#0",),
+        ("clean.0#0", "count.0#0", "out.0#0"),
+    )
+    assert plan_together(planned, deployment, 3) == ()
+    assert plan_together(FTC, deployment, 2) == ()
 
 
 @pytest.mark.parametrize("cut", ["none", "all"])

@@ -8,7 +8,10 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
-EXTRAS = ("numpy", "scipy", "highspy", "pyspark", "pyarrow", "pandas", "psutil", "matplotlib")
+EXTRAS = (
+    *("numpy", "scipy", "highspy", "pyspark", "pyarrow", "pandas", "psutil", "matplotlib"),
+    *("fastapi", "uvicorn"),
+)
 APP = """
 from holdfast import Parquet, Pipeline, Rate
 

@@ -57,6 +57,25 @@ def test_first_units_wait_for_the_workers_and_spread_over_them():
     ]
 
 
+def test_units_that_a_plan_puts_together_share_a_node():
+    """The first of them takes the least loaded node, the others follow; after a death too."""
+    policy = replace(POLICY, workers=2, together=((str(A), str(C)), (str(B),)))
+    world = World(units=(A, B, C), policy=policy)
+    world.join("n0")
+    got = world.join("n1")
+    assert acts(got) == [
+        ("start", "a.0#0", 1, "n0"),
+        ("start", "b.0#0", 1, "n1"),
+        ("start", "c.0#0", 1, "n0"),
+    ]
+    world.join("s0", spare=True)
+    world.beat("s0")
+    assert acts(world.exit("n0")) == [
+        ("start", "a.0#0", 2, "s0", 1),
+        ("start", "c.0#0", 2, "s0", 1),
+    ]
+
+
 def test_a_missing_worker_delays_the_start_only_so_long():
     """After `gather_s` the nodes that are there get the units."""
     world = World(policy=replace(POLICY, workers=2, gather_s=2.0))

@@ -361,15 +361,12 @@ def test_an_operator_that_may_scale_has_a_boundary_before_it():
         deploy(p, shards={"count": 16})
 
 
-@pytest.mark.parametrize(("shards", "most"), [(1, 1), (2, 2), (3, 1), (8, 8)])
-def test_shards_that_are_blocks_can_be_merged(shards, most):
-    """Where nothing is declared, state has one partition a shard: that costs nothing."""
-    p = Pipeline("scale")
-    source = p.source("lines", Rate(rows_per_second=10))
-    counts = source.aggregate("count", lambda frame: frame, key="value", shards=shards)
-    p.sink("out", counts, Parquet("out"))
-    assert deploy(p).segment("count").max_shards == most
-    assert Deployment.from_json(deploy(p).to_json()) == deploy(p)
+def test_an_operator_that_says_nothing_never_scales():
+    """Its state has one partition a shard, and it is fused as ever."""
+    assert {segment.max_shards for segment in deploy(word_count()).segments} == {1}
+    deployment = deploy(word_count(shards=2))
+    assert {segment.max_shards for segment in deployment.segments} == {1}
+    assert Deployment.from_json(deployment.to_json()) == deployment
 
 
 def test_max_shards_needs_a_key_and_a_power_of_two():

@@ -21,6 +21,7 @@ from holdfast.plan import (
     FtcPlan,
     JointPlan,
     Latency,
+    PlannedNode,
     PlannedSegment,
     RecoveryPhases,
     RecoveryPlan,
@@ -240,7 +241,7 @@ def test_reading_a_plan_loads_no_solver():
 def test_the_reference_page_names_every_field():
     """Neither more nor less than there is."""
     page = (ROOT / "docs" / "reference" / "plan-file.md").read_text()
-    parts = (CheckpointedSegment, PlannedSegment, Latency, RecoveryPhases)
+    parts = (CheckpointedSegment, PlannedNode, PlannedSegment, Latency, RecoveryPhases)
     known = {f.name for kind in (*KINDS, *parts) for f in fields(kind)} | {"format", "method"}
     rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -81,7 +81,7 @@ LISTED = {
     "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
     "runtime/spark/start/archive.py": (
-        "exists fcntl.flock mkdir open read_text replace unlink",
+        "exists fcntl.flock glob mkdir open read_text replace unlink",
         MACHINE,
     ),
     "runtime/spark/start/daemon.py": ("write_text", MACHINE),

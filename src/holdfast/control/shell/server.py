@@ -379,6 +379,8 @@ class Shell:
                 if unit not in state.units or state.units[unit].phase != "held":
                     return {"ok": False, "error": f"no held unit {unit!r}"}
                 self.feed(e.RetryRequested(cause=self._cause("retry"), unit=UnitId.parse(unit)))
+            case "hand over":
+                self.feed(_handover(request, self._cause("handover")))
             case "stop":
                 self.feed(e.StopRequested(cause=self._cause("stop")))
             case other:
@@ -392,6 +394,17 @@ class Shell:
         """Unique within the run: coordinator process, running number."""
         self._count += 1
         return f"{what}-{os.getpid()}-{self._count}"
+
+
+def _handover(request: Mapping[str, Any], cause: str) -> e.HandoverRequested:
+    return e.HandoverRequested(
+        cause=cause,
+        stream=str(request["stream"]),
+        change=int(request["change"]),
+        parents=tuple(UnitId.parse(str(name)) for name in request["parents"]),
+        children=tuple(UnitId.parse(str(name)) for name in request["children"]),
+        reason=str(request.get("reason", "")),
+    )
 
 
 async def _receive_line(reader: asyncio.StreamReader) -> bytes:

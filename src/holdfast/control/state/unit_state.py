@@ -106,6 +106,11 @@ class UnitState:
         """How many units a node has."""
         return self.index.load(node)
 
+    def node_of(self, unit: str) -> str | None:
+        """The node that a unit is on; None: it is on none, or there is no such unit."""
+        record = self.units.get(unit)
+        return None if record is None else record.node
+
     # Waiting units, for placement
 
     def ripen(self, now: float) -> None:

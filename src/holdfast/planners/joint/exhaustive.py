@@ -1,8 +1,9 @@
-"""Brute force: every set of cuts and of replicas, all levels, snapshot intervals and spares.
+"""Brute force: every set of cuts and of replicas, all levels, snapshots, placements and sizes.
 
 The reference the other algorithms are judged by. It shares the recovery model with them and nothing
-else: plans are evaluated whole, at their own load. O(2^n * levels^n * snapshots^n), so it is for
-small topologies only.
+else: plans are evaluated whole, at their own load, the cheapest first. What breaks a bound whatever
+is lost with it (it does not keep up, results come too late, a recovery is above its bound even at
+its floor) is left out before. O(2^n * levels^n * snapshots^n), so it is for small topologies only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from holdfast.errors import BadInputError
 from holdfast.planners.interface import Solve
 from holdfast.planners.joint.exact import Search
-from holdfast.planners.joint.problem import SLACK, Choice, Problem
+from holdfast.planners.joint.placing import partitions
+from holdfast.planners.joint.problem import SLACK, Choice, Problem, Size, within
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
 from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
@@ -42,32 +44,15 @@ class _Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:
-    """What every combination of one set of cuts and number of spares promises."""
+    """What every combination of one set of cuts promises, and what it takes at least."""
 
     parts: list[tuple[int, ...]]
-    spares: int
     level: NDArray[np.int64]
     snapshots: NDArray[np.int64]
     replicated: NDArray[np.bool_]
-    sound: NDArray[np.bool_]
-    """Keeps up, fits the machine, has allowed levels: a plan at all."""
-    excess: FloatArray
-    """Worst recovery relative to nothing but the global bound: the slowest segment, seconds."""
-    own: NDArray[np.bool_]
-    """Whether the operators' own recovery bounds are kept."""
-    latency_s: FloatArray
-    overhead: FloatArray
-    cost: FloatArray
-
-    def feasible(self, problem: Problem) -> NDArray[np.bool_]:
-        bounds = problem.bounds
-        return np.asarray(
-            self.sound
-            & self.own
-            & _within(self.excess, bounds.recovery_s)
-            & _within(self.latency_s, bounds.latency_s)
-            & _within(self.overhead, bounds.overhead)
-        )
+    may: NDArray[np.bool_]
+    """Keeps every bound that does not depend on what is lost together."""
+    cpu: FloatArray
 
 
 def solve_exhaustive(problem: Problem, search: Search, solve: Solve) -> Search:
@@ -78,41 +63,58 @@ def solve_exhaustive(problem: Problem, search: Search, solve: Solve) -> Search:
             where="--algorithm",
             hint="write exact or auto",
         )
-    for table in tables(problem):
-        if solve.should_stop():
-            search.stopped = True
-            return search
-        cost = np.where(table.feasible(problem), table.cost, math.inf)
-        row = int(np.argmin(cost))
-        if math.isfinite(cost[row]) and (search.best is None or cost[row] < search.best.cost):
-            search.offer(choice_of(problem, table, row))
+    for size in problem.sizes:
+        for table in tables(problem, size.spares):
+            if not _look(problem, table, size, search, solve):
+                search.stopped = True
+                return search
     search.proved = True
     search.bound = math.inf if search.best is None else search.best.cost
     return search
 
 
-def tables(problem: Problem) -> Iterator[Table]:
-    """Every plan, one table per set of cuts and number of spares."""
+def _look(problem: Problem, table: Table, size: Size, search: Search, solve: Solve) -> bool:
+    """Look at the plans of a table, the cheapest first; False: stopped."""
+    for row in np.argsort(np.where(table.may, table.cpu, np.inf)).tolist():
+        cost = problem.cost(float(table.cpu[row]), size)
+        if not table.may[row] or (search.best is not None and cost >= search.best.cost):
+            break
+        segments = segments_in(problem, table, row)
+        for nodes in partitions(len(segments), min(size.nodes, len(segments))):
+            if solve.should_stop():
+                return False
+            empty = ((),) * (size.nodes - len(nodes))
+            choice = Choice(segments=segments, spares=size.spares, nodes=(*nodes, *empty))
+            if not search.offer(choice).broken:
+                return True
+    return True
+
+
+def count_plans(problem: Problem) -> float:
+    """How many plans there are at most, sizes and placements not counted."""
+    each = len(problem.levels) * (len(problem.snapshots) + (problem.max_replicas > 0))
+    return float((1 + each) ** len(problem.free) * each ** len(problem.fixed))
+
+
+def tables(problem: Problem, spares: int) -> Iterator[Table]:
+    """Every plan, one table per set of cuts."""
     for count in range(len(problem.free) + 1):
         for cuts in combinations(problem.free, count):
             options = _options(problem, set(problem.fixed) | set(cuts))
             if len(options.level):
-                for spares in problem.spare_options:
-                    yield _table(problem, options, spares)
+                yield _table(problem, options, spares)
 
 
-def choice_of(problem: Problem, table: Table, row: int) -> Choice:
-    return Choice(
-        segments=tuple(
-            SegmentPlan(
-                operators=part,
-                interval_s=float(problem.levels[table.level[row, k]]),
-                snapshot_batches=int(table.snapshots[row, k]),
-                replicated=bool(table.replicated[row, k]),
-            )
-            for k, part in enumerate(table.parts)
-        ),
-        spares=table.spares,
+def segments_in(problem: Problem, table: Table, row: int) -> tuple[SegmentPlan, ...]:
+    """The plan of one row."""
+    return tuple(
+        SegmentPlan(
+            operators=part,
+            interval_s=float(problem.levels[table.level[row, k]]),
+            snapshot_batches=int(table.snapshots[row, k]),
+            replicated=bool(table.replicated[row, k]),
+        )
+        for k, part in enumerate(table.parts)
     )
 
 
@@ -168,14 +170,19 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
     cpu = each.sum(axis=1) + model.export_cpu
     stretch = model.stretch(cpu)[:, None]
     batch = model.batch_s(demand, interval, stretch)
-    p95 = model.phases(demand, interval, snapshots, stretch, spares).p95
-    p95 = np.where(options.replicated, failover_p95(stretch), p95)
-    allowed = np.ones(len(cpu), np.bool_)
-    own = np.ones(len(cpu), np.bool_)
+    may = np.asarray(cpu < model.machine.cores)
+    floors = model.floors(parts, spares)
     for k, part in enumerate(parts):
         levels = np.asarray(problem.level_allowed[list(part)].all(axis=0))
-        allowed &= levels[options.level[:, k]]
-        own &= _within(p95[:, k], float(problem.recovery_bound[list(part)].min()))
+        may &= levels[options.level[:, k]]
+        bound = float(problem.recovery_bound[list(part)].min())
+        hot = options.replicated[:, k]
+        may &= ~hot | _within(failover_p95(stretch[:, 0]), bound)
+        for level, count in product(range(len(problem.levels)), problem.snapshots):
+            here = (options.level[:, k] == level) & (options.snapshots[:, k] == count) & ~hot
+            if here.any():
+                floor = float(floors.p95(float(problem.levels[level]), count)[k])
+                may &= ~here | within(floor, bound)
     finish = np.zeros_like(interval)
     results = {problem.topology.index[query.sink] for query in problem.topology.effective_queries}
     latency = np.zeros(len(cpu))
@@ -186,20 +193,17 @@ def _table(problem: Problem, options: _Options, spares: int) -> Table:
         if parts[i][-1] in results:
             deliver = model.export_s(parts[i][-1], interval[:, i], stretch[:, 0])
             latency = np.maximum(latency, finish[:, i] + interval[:, i] + deliver)
-    keeps_up = (batch <= interval + SLACK * np.maximum(1.0, interval)).all(axis=1)
+    may &= (batch <= interval + SLACK * np.maximum(1.0, interval)).all(axis=1)
     uncut = problem.uncut_cpu
+    overhead = (cpu - uncut) / uncut if uncut > 0 else np.zeros(len(cpu))
+    may &= _within(latency, problem.bounds.latency_s) & _within(overhead, problem.bounds.overhead)
     return Table(
         parts=parts,
-        spares=spares,
         level=options.level,
         snapshots=options.snapshots,
         replicated=options.replicated,
-        sound=allowed & keeps_up & (cpu < model.machine.cores),
-        excess=p95.max(axis=1),
-        own=own,
-        latency_s=latency,
-        overhead=(cpu - uncut) / uncut if uncut > 0 else np.zeros(len(cpu)),
-        cost=cpu - uncut + spares * model.machine.spare_cost.value,
+        may=may,
+        cpu=cpu,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from holdfast.planners.interface import Solve
 from holdfast.planners.joint.columns import segments_from, some_segments
-from holdfast.planners.joint.exact import ExactSearch, Search
+from holdfast.planners.joint.exact import FEW_BARRED, ExactSearch, Search
 from holdfast.planners.joint.problem import SLACK, Problem
 from holdfast.planners.joint.relaxed import BUCKETS_BOUND, BUCKETS_TRIAL, lower_bound, relaxation
 
@@ -29,15 +29,15 @@ def solve_large(
 ) -> Search:
     """A good plan with a proved bound on its cost.
 
-    With `feasibility` it matters only whether there is one: most spares, fewer candidates.
+    With `feasibility` it matters only whether there is one: the largest size, fewer candidates.
     """
-    options = problem.spare_options[-1:] if feasibility else problem.spare_options
+    sizes = (problem.largest,) if feasibility else problem.sizes
     floor = lower_bound(problem, buckets=BUCKETS_TRIAL if feasibility else BUCKETS_BOUND)
     if math.isfinite(floor):
         known = candidates(problem, MARGINS[1::3] if feasibility else MARGINS)
         for _ in range(1 if feasibility else ROUNDS):
             before = search.best.cost if search.best else math.inf
-            ExactSearch(search, segments_from(problem, known), solve).run(options)
+            ExactSearch(search, segments_from(problem, known), solve, FEW_BARRED).run(sizes)
             if search.best is None or solve.should_stop() or search.best.cost >= before - SLACK:
                 break
             known |= neighbours(problem, search)
@@ -51,7 +51,7 @@ def candidates(problem: Problem, margins: Sequence[float]) -> set[tuple[int, ...
     """Segments worth trying, every operator's own among them."""
     known = set(some_segments(problem, WIDTH).operators)
     for margin in margins:
-        tree = relaxation(problem, problem.spare_options[-1], margin=margin)
+        tree = relaxation(problem, problem.most_spares, margin=margin)
         if tree is not None and math.isfinite(tree.solve()):
             known |= tree.segments()
     return known

@@ -7,11 +7,15 @@ balance becomes "no more often than its inputs". End-to-end latency is a bound o
 worst path of a solution that breaks it is added as a row and the program solved again, which ends
 because there are finitely many paths. The relaxation is integral on chains but for path rows.
 
-The load is a parameter here: recovery, batch durations and latency are those at `at_cpu` cores.
+The load is a parameter here: batch durations and latency are those at `at_cpu` cores. What a node's
+death costs is no sum over its segments, so recoveries are only held to their floors here: what they
+take at least, whatever else is lost. Combinations that turn out to break a bound all the same are
+barred by whoever looks at them whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +24,9 @@ from scipy.sparse import csr_matrix
 
 from holdfast.planners.interface import Solve
 from holdfast.planners.joint.columns import Segments
-from holdfast.planners.joint.problem import SLACK, Choice, Problem, within
+from holdfast.planners.joint.problem import SLACK, Problem, within
 from holdfast.planners.milp import Model, minimise
+from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
 from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
 from holdfast.predict.segments import SegmentPlan
@@ -32,9 +37,9 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
-    """(segment, level) pairs that keep their own bounds, each with its cheapest snapshots.
+    """Segments with a level and a snapshot interval at which their floors keep the bounds.
 
-    A pair that keeps its bound on recovery by followers, or more cheaply so, is there with them.
+    If followers are allowed, there are the same with them, at the longest snapshot interval.
     """
 
     segment: IntArray
@@ -50,7 +55,7 @@ class Columns:
 class MasterResult:
     """The cheapest choice at a load, and the least that any choice can take there."""
 
-    choice: Choice | None
+    segments: tuple[SegmentPlan, ...] | None
     cpu_bound: float
     """Cores that no choice is below; infinite: there is none."""
     proved: bool
@@ -63,6 +68,9 @@ class Master:
     problem: Problem
     segments: Segments
     paths: list[Path] = field(default_factory=list)
+    barred: set[frozenset[SegmentPlan]] = field(default_factory=set)
+    """Combinations that were looked at and do not keep the bounds."""
+    _floors: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False)
     _roots: IntArray = field(init=False)
     _bounds: FloatArray = field(init=False)
     _allowed: NDArray[np.bool_] = field(init=False)
@@ -73,26 +81,32 @@ class Master:
         self._bounds = np.array([problem.recovery_bound[list(part)].min() for part in parts])
         self._allowed = np.array([problem.level_allowed[list(part)].all(axis=0) for part in parts])
 
-    def solve(self, spares: int, at_cpu: float, solve: Solve) -> MasterResult:
-        """The cheapest choice when everything runs as at `at_cpu` cores."""
-        columns = self._columns(spares, at_cpu)
-        barred: list[frozenset[int]] = []
+    def solve(
+        self, spares: int, at_cpu: float, solve: Solve, *, margin: float = 1.0
+    ) -> MasterResult:
+        """The cheapest choice when everything runs as at `at_cpu` cores.
+
+        With a `margin`, floors are taken to be that much larger than they are.
+        """
+        columns = self._columns(spares, at_cpu, margin)
+        none = MasterResult(segments=None, cpu_bound=np.inf, proved=True)
+        barred: list[frozenset[int]] = self._barred(columns)
         while True:
             model = self._model(columns, at_cpu, barred)
             if model is None:
-                return MasterResult(choice=None, cpu_bound=np.inf, proved=True)
+                return none
             found = minimise(model, solve)
             if found.infeasible:
-                return MasterResult(choice=None, cpu_bound=np.inf, proved=True)
+                return none
             extra = self.problem.model.export_cpu
             low = -np.inf if found.bound is None else found.bound + extra
             if found.x is None:
-                return MasterResult(choice=None, cpu_bound=low, proved=False)
+                return MasterResult(segments=None, cpu_bound=low, proved=False)
             taken = np.flatnonzero(found.x > 0.5)
-            choice = self._choice(columns, taken, spares)
-            path = self._late_path(choice, at_cpu)
+            segments = self._segments(columns, taken)
+            path = self._late_path(segments, at_cpu)
             if path is None or solve.should_stop():
-                return MasterResult(choice=choice, cpu_bound=low, proved=found.optimal)
+                return MasterResult(segments=segments, cpu_bound=low, proved=found.optimal)
             if path in self.paths:
                 # Within the solver's tolerance but not within ours: bar this very combination.
                 on = [int(k) for k in taken if set(path) & self._members(columns, int(k))]
@@ -100,26 +114,48 @@ class Master:
             else:
                 self.paths.append(path)
 
+    def _barred(self, columns: Columns) -> list[frozenset[int]]:
+        """Combinations that must not come again, by columns; those that cannot are left out."""
+        if not self.barred:
+            return []
+        place = {self._segment(columns, k): k for k in range(len(columns.segment))}
+        return [
+            frozenset(place[segment] for segment in together)
+            for together in self.barred
+            if all(segment in place for segment in together)
+        ]
+
     def _members(self, columns: Columns, k: int) -> set[int]:
         return set(self.segments.operators[columns.segment[k]])
 
-    def _columns(self, spares: int, at_cpu: float) -> Columns:
+    def _floor(self, spares: int) -> FloatArray:
+        """(segments, levels, snapshot intervals): the 95th percentiles of their floors."""
+        problem = self.problem
+        missing = problem.model.missing(spares)
+        if missing not in self._floors:
+            floors = problem.model.floors(self.segments.operators, spares)
+            self._floors[missing] = np.stack(
+                [
+                    np.stack([floors.p95(level, n) for n in problem.snapshots], axis=1)
+                    for level in problem.levels.tolist()
+                ],
+                axis=1,
+            )
+        return self._floors[missing]
+
+    def _columns(self, spares: int, at_cpu: float, margin: float) -> Columns:
         problem, model, demand = self.problem, self.problem.model, self.segments.demand
         stretch = model.stretch(at_cpu)
         levels = problem.levels[None, :]
         batch = model.batch_s(demand[:, None, :], levels, stretch)
         fits = self._allowed & (batch <= levels + SLACK * np.maximum(1.0, levels))
-        chosen = np.zeros(fits.shape, np.int64)
-        # The longest snapshot interval that recovers in time is the cheapest.
-        for count in problem.snapshots:
-            p95 = model.phases(
-                demand[:, None, :], levels, np.asarray(float(count)), stretch, spares
-            ).p95
-            bound = self._bounds[:, None]
-            limit = bound + SLACK * np.maximum(1.0, np.where(np.isfinite(bound), bound, 1.0))
-            chosen = np.where(np.isfinite(p95) & (p95 <= limit), count, chosen)
-        segment, level = np.nonzero(fits & (chosen > 0))
-        snapshots = chosen[segment, level]
+        bound = self._bounds[:, None, None]
+        limit = bound + SLACK * np.maximum(1.0, np.where(np.isfinite(bound), bound, 1.0))
+        kept = fits[:, :, None] & (margin * self._floor(spares) <= limit)
+        # Without state there is nothing to snapshot.
+        kept[demand[:, CPU_SNAPSHOT] <= 0, :, :-1] = False
+        segment, level, count = np.nonzero(kept)
+        snapshots = np.asarray(problem.snapshots, np.int64)[count]
         passive = Columns(
             segment=segment,
             level=level,
@@ -135,24 +171,19 @@ class Master:
     def _with_followers(
         self, passive: Columns, fits: NDArray[np.bool_], batch: FloatArray, stretch: FloatArray
     ) -> Columns:
-        """Columns with the replicated ones that may be cheaper than those without."""
+        """Columns without followers and with them."""
         problem, demand = self.problem, self.segments.demand
         late = float(failover_p95(stretch))
         in_time = np.array([within(late, bound) for bound in self._bounds])
         segment, level = np.nonzero(fits & in_time[:, None])
         longest = np.full(len(segment), problem.snapshots[-1])
         own = problem.model.cpu(demand[segment], problem.levels[level], longest.astype(float))
-        cpu = (1.0 + FOLLOWER_CPU) * own
-        known = np.full(fits.shape, np.inf)
-        known[passive.segment, passive.level] = passive.cpu
-        better = cpu < known[segment, level]
-        segment, level = segment[better], level[better]
         shards = problem.model.load.shards[self._roots[segment]].astype(np.int64)
         return Columns(
             segment=np.concatenate([passive.segment, segment]),
             level=np.concatenate([passive.level, level]),
-            snapshots=np.concatenate([passive.snapshots, longest[better]]),
-            cpu=np.concatenate([passive.cpu, cpu[better]]),
+            snapshots=np.concatenate([passive.snapshots, longest]),
+            cpu=np.concatenate([passive.cpu, (1.0 + FOLLOWER_CPU) * own]),
             batch_s=np.concatenate([passive.batch_s, batch[segment, level]]),
             followers=np.concatenate([passive.followers, shards]),
         )
@@ -226,34 +257,36 @@ class Master:
                 rows.add(start + k, int(column), float(weight[column]))
         return [problem.bounds.latency_s] * len(self.paths)
 
-    def _choice(self, columns: Columns, taken: IntArray, spares: int) -> Choice:
+    def _segment(self, columns: Columns, k: int) -> SegmentPlan:
+        return SegmentPlan(
+            operators=self.segments.operators[columns.segment[k]],
+            interval_s=float(self.problem.levels[columns.level[k]]),
+            snapshot_batches=int(columns.snapshots[k]),
+            replicated=bool(columns.followers[k]),
+        )
+
+    def _segments(self, columns: Columns, taken: IntArray) -> tuple[SegmentPlan, ...]:
         rank = {v: position for position, v in enumerate(self.problem.topology.order)}
-        parts = [
-            SegmentPlan(
-                operators=self.segments.operators[columns.segment[k]],
-                interval_s=float(self.problem.levels[columns.level[k]]),
-                snapshot_batches=int(columns.snapshots[k]),
-                replicated=bool(columns.followers[k]),
-            )
-            for k in taken
-        ]
-        return Choice(segments=tuple(sorted(parts, key=lambda p: rank[p.root])), spares=spares)
+        parts = [self._segment(columns, k) for k in taken.tolist()]
+        return tuple(sorted(parts, key=lambda part: rank[part.root]))
 
-    def _late_path(self, choice: Choice, at_cpu: float) -> Path | None:
+    def _late_path(self, segments: tuple[SegmentPlan, ...], at_cpu: float) -> Path | None:
         """The path by which results come too late, or None."""
-        prediction = self.problem.predict(choice, at_cpu=at_cpu)
-        if within(prediction.end_to_end_s, self.problem.bounds.latency_s):
+        pace = self.problem.pace(segments, at_cpu=at_cpu)
+        if within(pace.end_to_end_s, self.problem.bounds.latency_s):
             return None
-        return slowest_path(self.problem, choice, prediction.batch_s, at_cpu)
+        return slowest_path(self.problem, segments, pace.batch_s, at_cpu)
 
 
-def slowest_path(problem: Problem, choice: Choice, batch_s: FloatArray, at_cpu: float) -> Path:
+def slowest_path(
+    problem: Problem, segments: Sequence[SegmentPlan], batch_s: FloatArray, at_cpu: float
+) -> Path:
     """The operators from a source to a result over which rows take longest."""
     topology, model = problem.topology, problem.model
-    place = {v: i for i, part in enumerate(choice.segments) for v in part.operators}
-    finish = [0.0] * len(choice.segments)
-    came: list[tuple[int, int] | None] = [None] * len(choice.segments)
-    for i, part in enumerate(choice.segments):
+    place = {v: i for i, part in enumerate(segments) for v in part.operators}
+    finish = [0.0] * len(segments)
+    came: list[tuple[int, int] | None] = [None] * len(segments)
+    for i, part in enumerate(segments):
         edges = [(u, v) for v in part.operators for u in topology.upstream[v] if place[u] != i]
         if edges:
             came[i] = max(edges, key=lambda edge: finish[place[edge[0]]])
@@ -262,7 +295,7 @@ def slowest_path(problem: Problem, choice: Choice, batch_s: FloatArray, at_cpu: 
     stretch = model.stretch(at_cpu)
 
     def delivered(i: int) -> float:
-        part = choice.segments[i]
+        part = segments[i]
         wait = np.asarray(part.interval_s)
         return finish[i] + part.interval_s + float(model.export_s(part.root, wait, stretch))
 
@@ -271,7 +304,7 @@ def slowest_path(problem: Problem, choice: Choice, batch_s: FloatArray, at_cpu: 
     path: list[int] = []
     while True:
         edge = came[at]
-        part = choice.segments[at]
+        part = segments[at]
         start = edge[1] if edge else next(v for v in part.operators if not topology.upstream[v])
         inside = [start]
         while inside[-1] != part.root:

@@ -1,10 +1,10 @@
 """The nearest bounds that can be kept, when those asked for cannot.
 
 For each bound in turn the others stay and the smallest value is sought at which there is a plan.
-Most spares are allowed: they only help. For the overhead one solve tells. Recovery and latency are
-found by bisection between what is known to fail and what a found plan achieves, so every value
-reported is achieved by a plan; it is within `RESOLUTION` of the smallest. When no bound alone is in
-the way, all are loosened by the same factor until there is a plan.
+As many spares and nodes as can help are allowed. For the overhead one solve tells. The others are
+found by bisection between what is known to fail and a bound at which a plan was found, so every
+value reported can be kept; it is within `RESOLUTION` of the smallest that was found. When no bound
+alone is in the way, all are loosened by the same factor until there is a plan.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from holdfast.planners.interface import Solve
 from holdfast.planners.joint.exact import Search
 from holdfast.planners.joint.problem import SLACK, Bounds, Evaluation, Problem
 
-Name = Literal["max_recovery", "max_overhead", "max_latency"]
-RESOLUTION = 1e-3
+Name = Literal["max_recovery", "max_overhead", "max_latency", "max_outage"]
+RESOLUTION = 5e-3
 """Relative precision of a bound found by bisection."""
 MAX_PROBES = 40
+STEP = 1.1
+"""By how much a bound is loosened that a plan keeps and that no plan is found for."""
 SMALLEST_BASE = 0.01
 """Bounds below this (seconds, or a share) are loosened as if they were this."""
 NAMES: tuple[Name, ...] = get_args(Name)
@@ -116,15 +118,20 @@ def _smallest(problem: Problem, name: Name, attempt: Attempt, solve: Solve) -> f
     if name == "max_overhead":
         return high
     low = _given(problem.bounds, name)
+    # A search need not find again at a tighter bound what it found at a looser one.
+    for _ in range(MAX_PROBES):
+        tried = attempt(problem.with_bounds(_loosened(problem.bounds, name, high)))
+        if tried.best is not None or solve.should_stop():
+            break
+        low, high = high, high * STEP
     for _ in range(MAX_PROBES):
         if high <= low * (1 + RESOLUTION) or solve.should_stop():
             break
         middle = (low + high) / 2
-        best = attempt(problem.with_bounds(_loosened(problem.bounds, name, middle))).best
-        if best is None:
+        if attempt(problem.with_bounds(_loosened(problem.bounds, name, middle))).best is None:
             low = middle
         else:
-            high = min(middle, _achieved(best, name))
+            high = middle
     return high
 
 
@@ -136,6 +143,8 @@ def _loosened(bounds: Bounds, name: Name, value: float) -> Bounds:
             return replace(bounds, overhead=value)
         case "max_latency":
             return replace(bounds, latency_s=value)
+        case "max_outage":
+            return replace(bounds, outage_s=value)
 
 
 def _given(bounds: Bounds, name: Name) -> float:
@@ -146,6 +155,8 @@ def _given(bounds: Bounds, name: Name) -> float:
             return bounds.overhead
         case "max_latency":
             return bounds.latency_s
+        case "max_outage":
+            return bounds.outage_s
 
 
 def _achieved(found: Evaluation, name: Name) -> float:
@@ -153,6 +164,8 @@ def _achieved(found: Evaluation, name: Name) -> float:
         case "max_recovery":
             return float(found.prediction.phases.p95.max())
         case "max_overhead":
-            return found.prediction.overhead
+            return found.prediction.pace.overhead
         case "max_latency":
-            return found.prediction.end_to_end_s
+            return found.prediction.pace.end_to_end_s
+        case "max_outage":
+            return found.prediction.results[1]

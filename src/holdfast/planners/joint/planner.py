@@ -14,6 +14,8 @@ USES = (
     "max_recovery",
     "max_overhead",
     "max_latency",
+    "max_outage",
+    "nodes",
     "required",
     "forbidden",
     "statistics",

@@ -1,11 +1,11 @@
 """The joint problem: what may be chosen, what a choice is worth, and whether it keeps the bounds.
 
 Choose which operators' output to log, for every segment that results one batch interval out of a
-few levels and one snapshot interval, whether it has hot followers, and a number of warm spares, so
-that the 95th percentile of
-every operator's recovery, the end-to-end latency and the CPU overhead keep their bounds, at the
-least cost. Cost is counted in cores: CPU beyond that of the uncut pipeline, plus what warm spares
-take.
+few levels and one snapshot interval, whether it has hot followers, which segments share a node, and
+a number of warm spares, so that no node's death breaks the bounds on the 95th percentile of every
+operator's recovery and of the time until all results are there, and that end-to-end latency and CPU
+overhead keep theirs, at the least cost. Cost is counted in cores: CPU beyond that of the uncut
+pipeline, plus what warm spares and the nodes beyond the first take.
 
 The levels divide one another, and no segment has a shorter interval than one it reads: it could not
 run more often anyway.
@@ -14,18 +14,20 @@ run more often anyway.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
 from holdfast.planners.interface import PlanRequest
-from holdfast.predict.recovery import FloatArray, Prediction, RecoveryModel
-from holdfast.predict.replicas import follower_counts, predict_replicated
+from holdfast.predict.losses import Loss, Paced
+from holdfast.predict.recovery import FloatArray, Pace, Prediction, RecoveryModel
+from holdfast.predict.replicas import follower_counts
 from holdfast.predict.segments import SegmentPlan
 from holdfast.topology.boundaries import Reason
 from holdfast.topology.graph import Topology
@@ -34,6 +36,10 @@ DEFAULT_LEVELS = (1, 2, 4, 8)
 """Batch intervals offered, epochs."""
 DEFAULT_SNAPSHOTS = (1, 10, 60)
 """Snapshot intervals offered, batches."""
+MAX_NODES = 64
+"""Nodes that are ever chosen by themselves."""
+KEPT = 64
+"""Plans whose losses are remembered."""
 BoolArray = NDArray[np.bool_]
 
 SLACK = 1e-9
@@ -47,6 +53,19 @@ class Bounds:
     recovery_s: float = math.inf
     overhead: float = math.inf
     latency_s: float = math.inf
+    outage_s: float = math.inf
+
+
+Nodes: TypeAlias = tuple[tuple[int, ...], ...]
+"""Which segments share a node, by their positions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Size:
+    """How many nodes there are, spares not counted, and how many spares."""
+
+    nodes: int
+    spares: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +74,12 @@ class Choice:
 
     segments: tuple[SegmentPlan, ...]
     spares: int
+    nodes: Nodes = ()
+    """None given: one node has all of them."""
+
+    @property
+    def size(self) -> Size:
+        return Size(nodes=max(1, len(self.nodes)), spares=self.spares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,7 +89,7 @@ class Evaluation:
     choice: Choice
     prediction: Prediction
     cost: float
-    """Cores beyond the uncut pipeline, spares included."""
+    """Cores beyond the uncut pipeline, spares and further nodes included."""
     broken: tuple[str, ...]
     """What it breaks, in words; empty: it is feasible."""
 
@@ -84,8 +109,13 @@ class Problem:
     forbidden: frozenset[int]
     """Operators that must be fused with their consumer."""
     bounds: Bounds
+    nodes: int | None = 1
+    """Nodes to spread segments over; None: as many as it takes."""
     max_replicas: float = 0
     """How many units may have a hot follower; 0: none."""
+    _known: dict[tuple[tuple[SegmentPlan, ...], int], _Known] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     @property
     def size(self) -> int:
@@ -136,11 +166,32 @@ class Problem:
         return self.uncut_cpu * (1 + self.bounds.overhead) if self.uncut_cpu else math.inf
 
     @property
-    def spare_options(self) -> range:
-        return range(self.model.most_spares() + 1)
+    def most_spares(self) -> int:
+        """Another one beyond these changes nothing."""
+        return self.model.most_spares()
 
-    def cost(self, cpu: float, spares: int) -> float:
-        return float(cpu - self.uncut_cpu + spares * self.model.machine.spare_cost.value)
+    @property
+    def most_nodes(self) -> int:
+        """Another one beyond these would have nothing to do, or is not wanted."""
+        if self.nodes is not None:
+            return self.nodes
+        return min(MAX_NODES, len(self.fixed) + len(self.free))
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """Numbers of nodes and spares to choose from, the cheapest first."""
+        counts = range(1, self.most_nodes + 1) if self.nodes is None else (self.nodes,)
+        every = [Size(nodes=n, spares=s) for n in counts for s in range(self.most_spares + 1)]
+        return tuple(sorted(every, key=lambda size: (size.nodes + size.spares, size)))
+
+    @property
+    def largest(self) -> Size:
+        """The size that keeps bounds if any does: as many spares and nodes as can help."""
+        return Size(nodes=self.most_nodes, spares=self.most_spares)
+
+    def cost(self, cpu: float, size: Size) -> float:
+        more = size.spares + size.nodes - 1
+        return float(cpu - self.uncut_cpu + more * self.model.machine.spare_cost.value)
 
     def with_bounds(self, bounds: Bounds) -> Problem:
         return replace(self, bounds=bounds)
@@ -148,45 +199,89 @@ class Problem:
     def with_replicas(self, most: float) -> Problem:
         return replace(self, max_replicas=most)
 
-    def predict(self, choice: Choice, *, at_cpu: float | None = None) -> Prediction:
-        return predict_replicated(
-            self.model, choice.segments, choice.spares, uncut_cpu=self.uncut_cpu, at_cpu=at_cpu
-        )
+    def pace(self, segments: Sequence[SegmentPlan], *, at_cpu: float | None = None) -> Pace:
+        return self.model.pace(segments, uncut_cpu=self.uncut_cpu, at_cpu=at_cpu)
+
+    def known(self, segments: tuple[SegmentPlan, ...], spares: int) -> _Known:
+        """What is known already of the losses of a plan's nodes."""
+        key = (segments, spares)
+        if key not in self._known:
+            if len(self._known) >= KEPT:
+                self._known.clear()
+            pace = self.pace(segments)
+            self._known[key] = _Known(pace=pace, spares=spares, model=self.model, of=segments)
+        return self._known[key]
 
     def evaluate(self, choice: Choice) -> Evaluation:
         """What a choice promises and which bounds it breaks."""
-        prediction = self.predict(choice)
+        known = self.known(choice.segments, choice.spares)
+        nodes = [node for node in choice.nodes if node] or [tuple(range(len(choice.segments)))]
+        prediction = self.model.predicted(known.pace, [known.loss(node) for node in nodes])
         return Evaluation(
             choice=choice,
             prediction=prediction,
-            cost=self.cost(prediction.cpu, choice.spares),
-            broken=tuple(self._broken(choice, prediction)),
+            cost=self.cost(prediction.pace.cpu, choice.size),
+            broken=(
+                *self.broken_pace(choice.segments, prediction.pace),
+                *self._broken_losses(choice.segments, prediction),
+            ),
         )
 
-    def _broken(self, choice: Choice, prediction: Prediction) -> list[str]:
+    def broken_pace(self, segments: Sequence[SegmentPlan], pace: Pace) -> list[str]:
+        """What a plan breaks as long as nothing is wrong, in words."""
         found = []
         name = [operator.name for operator in self.topology.operators]
-        if not prediction.cpu < self.model.machine.cores:
+        if not pace.cpu < self.model.machine.cores:
             cores = self.model.machine.cores
-            found.append(f"it needs {prediction.cpu:.3g} cores and the machine has {cores}")
-        for i, segment in enumerate(choice.segments):
-            level = int(np.searchsorted(self.levels, prediction.interval_s[i] * (1 - SLACK)))
+            found.append(f"it needs {pace.cpu:.3g} cores and the machine has {cores}")
+        for i, segment in enumerate(segments):
+            level = int(np.searchsorted(self.levels, pace.interval_s[i] * (1 - SLACK)))
             if not self.level_allowed[list(segment.operators), level].all():
                 found.append(f"{name[segment.root]} may not have so long a batch interval")
-            if not within(prediction.batch_s[i], prediction.interval_s[i]):
+            if not within(pace.batch_s[i], pace.interval_s[i]):
                 found.append(f"{name[segment.root]} does not keep up")
-            if not within(
-                prediction.phases.p95[i], min(self.recovery_bound[list(segment.operators)])
-            ):
-                found.append(f"{name[segment.root]} recovers too slowly")
-        followers = sum(follower_counts(self.model, choice.segments))
+        followers = sum(follower_counts(self.model.load.shards, segments))
         if followers > self.max_replicas:
             found.append(f"it needs {followers} replicas and may have {self.max_replicas:g}")
-        if not within(prediction.overhead, self.bounds.overhead):
+        if not within(pace.overhead, self.bounds.overhead):
             found.append("it takes too much CPU")
-        if not within(prediction.end_to_end_s, self.bounds.latency_s):
+        if not within(pace.end_to_end_s, self.bounds.latency_s):
             found.append("results come too late")
         return found
+
+    def segment_bound(self, segment: SegmentPlan) -> float:
+        """The bound on its recovery: that of the operator with the tightest one."""
+        return float(self.recovery_bound[list(segment.operators)].min())
+
+    def _broken_losses(
+        self, segments: Sequence[SegmentPlan], prediction: Prediction
+    ) -> Iterator[str]:
+        for i, segment in enumerate(segments):
+            if not within(prediction.phases.p95[i], self.segment_bound(segment)):
+                yield f"{self.topology.operators[segment.root].name} recovers too slowly"
+        if not within(prediction.results[1], self.bounds.outage_s):
+            yield "results stay away too long"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Known:
+    """The losses of one plan's nodes, each worked out once."""
+
+    pace: Pace
+    spares: int
+    model: RecoveryModel
+    of: tuple[SegmentPlan, ...]
+    _paced: Paced | None = None
+    _losses: dict[tuple[int, ...], Loss] = field(default_factory=dict)
+
+    def loss(self, node: Sequence[int]) -> Loss:
+        """What the death of a node costs that has these segments."""
+        key = tuple(sorted(node))
+        if key not in self._losses:
+            if self._paced is None:
+                self._paced = self.model.paced(self.of, self.pace)
+            self._losses[key] = self.model.loss(key, self._paced, self.pace, self.spares)
+        return self._losses[key]
 
 
 def within(value: float, bound: float) -> bool:
@@ -224,9 +319,23 @@ def make_problem(topology: Topology, request: PlanRequest) -> Problem:
             recovery_s=_bound(request.max_recovery, scale, "--max-recovery"),
             overhead=_bound(request.max_overhead, 1.0, "--max-overhead"),
             latency_s=_bound(request.max_latency, scale, "--max-latency"),
+            outage_s=_bound(request.max_outage, scale, "--max-outage"),
         ),
+        nodes=_nodes(request.nodes),
         max_replicas=_most_replicas(request.max_replicas),
     )
+
+
+def _most_replicas(asked: int | None) -> int:
+    if asked is not None and asked < 0:
+        raise BadInputError(f"is {asked}", where="--max-replicas", hint="write 0 or more")
+    return asked or 0
+
+
+def _nodes(asked: int | None) -> int | None:
+    if asked is not None and asked < 1:
+        raise BadInputError(f"is {asked}", where="--nodes", hint="write 1 or more, or auto")
+    return asked
 
 
 def _position(topology: Topology, name: str, where: str) -> int:
@@ -245,12 +354,6 @@ def _bound(value: float | None, scale: float, where: str) -> float:
     if math.isnan(value) or value < 0:
         raise BadInputError(f"is {value:g}", where=where, hint="write a number of 0 or more")
     return value * scale
-
-
-def _most_replicas(asked: int | None) -> int:
-    if asked is not None and asked < 0:
-        raise BadInputError(f"is {asked}", where="--max-replicas", hint="write 0 or more")
-    return asked or 0
 
 
 def _epochs(intervals: Sequence[float], scale: float, epoch_s: float) -> tuple[int, ...]:

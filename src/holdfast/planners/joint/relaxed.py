@@ -1,11 +1,11 @@
 """A relaxation that needs no list of segments: a bound on the cost, and segments worth trying.
 
 Drop the coupling of levels across forced boundaries, most of end-to-end latency (`_in_time` keeps
-the rest), and what is not additive in the recovery of a segment, taking tangents where that is
-convex (see `relaxation`). What is left says that the needs of a segment's parts add up to at most a
-budget. It is solved block by block (a block is the in-tree above a fixed boundary) by dynamic
-programming over operators, levels and the budget used so far, counted in whole buckets. Rounded
-down, its value is one that no plan is below.
+the rest), and what units that are lost together cost each other. What is left of a recovery is its
+floor, and of that the least that was drawn; it is the sum of what the parts of a segment need,
+which must fit into a budget. It is solved block by block (a block is the in-tree above a fixed
+boundary) by dynamic programming over operators, levels and the budget used so far, counted in whole
+buckets. Rounded down, its value is one that no plan is below.
 With every need taken somewhat larger (`margin`), the segments it chooses tend to keep the bounds
 for real, and are good candidates for a plan.
 
@@ -25,16 +25,13 @@ from holdfast.predict.demand import (
     CPU_RATE,
     CPU_SNAPSHOT,
     FIXED,
-    FIXED_HIGH,
-    LOAD,
     LOG_FIXED,
     LOG_RATE,
     QUERY,
     WORK,
-    WORK_HIGH,
 )
-from holdfast.predict.recovery import PHASE_P95, FloatArray
-from holdfast.predict.statistics import Measure
+from holdfast.predict.draws import Least
+from holdfast.predict.recovery import FloatArray
 
 BUCKETS_BOUND = 2000
 """Buckets of the bound: rounding costs up to one per operator of a segment."""
@@ -44,61 +41,33 @@ BUCKETS_TRIAL = 150
 
 def lower_bound(problem: Problem, *, buckets: int = BUCKETS_BOUND) -> float:
     """Cost that no plan is below; infinite: there is no plan."""
-    known: dict[Measure, float] = {}
+    known: dict[float, float] = {}
     bounds = []
-    for spares in problem.spare_options:
-        restore = problem.model.restore(spares)
-        if restore not in known:
+    for size in problem.sizes:
+        missing = problem.model.missing(size.spares)
+        if missing not in known:
             # A follower keeps any bound, at a price that is not looked at here.
             hot = problem.max_replicas > 0
-            tree = None if hot else relaxation(problem, spares, buckets=buckets)
-            known[restore] = problem.uncut_cpu if tree is None else tree.solve()
-        bounds.append(problem.cost(max(problem.uncut_cpu, known[restore]), spares))
+            tree = None if hot else relaxation(problem, size.spares, buckets=buckets)
+            known[missing] = problem.uncut_cpu if tree is None else tree.solve()
+        bounds.append(problem.cost(max(problem.uncut_cpu, known[missing]), size))
     return min(bounds)
 
 
 def relaxation(
     problem: Problem, spares: int, *, buckets: int = BUCKETS_TRIAL, margin: float = 1.0
 ) -> Relaxation | None:
-    """The relaxation for a number of spares; None: nothing bounds recovery.
-
-    With w for work, f for fixed, and c for the spread of detection and restore, recovery keeps its
-    bound R only if load + 2 f + w (R + f + T/2) + w^2 T + hypot(c, 0.45 w T) stays within
-    R - detection - restore. The last two terms are convex in w, so their tangents at any one w are
-    below them; that at the largest w a segment could have is taken.
-    """
+    """The relaxation for a number of spares; None: nothing bounds recovery."""
     model = problem.model
     bound = float(problem.recovery_bound.max())
     if not math.isfinite(bound) or model.demands.threads.all():
         return None
-    restore, detection = model.restore(spares), model.machine.detection
-    spread = math.hypot(detection.high - detection.value, restore.high - restore.value)
-    room = bound - detection.value - restore.value
-    stretch = float(model.stretch(problem.uncut_cpu)) * margin
-    fixed = stretch * float(model.demands.closing[:, FIXED_HIGH].min())
-    per_work = np.zeros(len(problem.levels))
-    budget = np.zeros(len(problem.levels))
-    for level, interval in enumerate(problem.levels.tolist()):
-        plain = bound + fixed + interval / 2
-        away = (PHASE_P95 - 0.5) * interval
-        most = _largest_work(room - 2 * fixed, plain, interval, spread, away)
-        slope = away**2 * most / max(math.hypot(spread, away * most), 1e-12)
-        per_work[level] = plain + 2 * most * interval + slope
-        at_zero = math.hypot(spread, away * most) - slope * most - most**2 * interval
-        budget[level] = room - at_zero
-    # A thread has its own, shorter restore, and a smaller spread.
-    saved = restore.value + spread - model.machine.restore_thread.value
-    return Relaxation(problem, per_work, budget, stretch, buckets, saved=max(0.0, saved))
-
-
-def _largest_work(room: float, plain: float, interval: float, spread: float, away: float) -> float:
-    """The work at which a segment without state just keeps the bound, by bisection."""
-    low, high = 0.0, 1.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        need = middle * plain + middle**2 * interval + math.hypot(spread, away * middle)
-        low, high = (middle, high) if need <= room else (low, middle)
-    return low
+    least = model.draws.least(model.missing(spares))
+    query = float(least.start.min())
+    budget = bound - least.ready - query
+    # A thread needs no query.
+    saved = max(0.0, query - float(least.thread.min()))
+    return Relaxation(problem, least, budget, margin, buckets, saved=saved)
 
 
 def _in_time(problem: Problem, stretch: float) -> BoolArray:
@@ -138,26 +107,24 @@ class Relaxation:
     def __init__(
         self,
         problem: Problem,
-        per_work: FloatArray,
-        budget: FloatArray,
-        stretch: float,
+        least: Least,
+        budget: float,
+        margin: float,
         buckets: int,
         *,
         saved: float = 0.0,
     ) -> None:
         self.problem = problem
+        self.least = least
         self.saved = saved
         """Seconds of the bound that a thread leaves over, because it restarts sooner."""
         self.levels = problem.levels
-        self.per_work = per_work
-        self.stretch = stretch
+        self.margin = margin
         self.buckets = buckets
-        most = float(budget.max())
-        self.bucket = most / buckets
-        self.missing = most - budget
-        """Per level, what its budget lacks of the largest: counted when a segment is closed."""
+        self.bucket = budget / buckets
+        stretch = float(problem.model.stretch(problem.uncut_cpu))
         self.allowed = problem.level_allowed & _in_time(problem, stretch)
-        self.solvable = most > 0 and math.isfinite(stretch)
+        self.solvable = budget > 0 and math.isfinite(stretch)
         self._stages: dict[int, list[FloatArray]] = {}
         """Per operator, its table with no input counted, with one, ..., with all."""
         self._ways: dict[tuple[int, int], FloatArray] = {}
@@ -221,19 +188,20 @@ class Relaxation:
                     upto = self._closed[u][: level + 1]
                     parts.closed.append((u, int(np.argmin(upto))))
 
-    def _slot(self, demand: FloatArray, level: int, load: float = 0.0) -> int:
+    def _slot(self, need: float) -> int:
         """Buckets that a part needs, rounded down."""
-        need = 2 * demand[FIXED_HIGH] + demand[WORK_HIGH] * self.per_work[level] + load
-        return math.floor(min(self.stretch * float(need) / self.bucket, self.buckets + 1.0))
+        return math.floor(min(self.margin * need / self.bucket, self.buckets + 1.0))
 
     def _room(self, root: int, level: int) -> int:
         """Buckets from 0 that a segment may have used before it is closed."""
         demand = self.problem.model.demands.closing[root]
-        need = 2 * demand[FIXED_HIGH] + demand[WORK_HIGH] * self.per_work[level]
-        need = self.stretch * float(need) + float(self.missing[level])
+        floor = demand[QUERY] * self.problem.model.machine.batch_floor.value
+        need = max(0.0, float(demand[FIXED]) - floor)
+        need += float(demand[WORK]) * float(self.levels[level])
+        need *= self.margin
         if not demand[QUERY]:
             need -= self.saved
-        return self.buckets + 1 - math.floor(min(need / self.bucket, self.buckets + 1.0))
+        return self.buckets + 1 - math.floor(min(float(need) / self.bucket, self.buckets + 1.0))
 
     def _cpu(self, demand: FloatArray, level: int, snapshots: float = math.inf) -> float:
         batch = demand[CPU_BATCH] + demand[CPU_SNAPSHOT] / snapshots
@@ -246,9 +214,9 @@ class Relaxation:
             if not self.allowed[v, level]:
                 continue
             per_log = demand[LOG_FIXED] + demand[LOG_RATE] * interval
+            own = float(self.least.once[v] + self.least.work[v] * interval)
             for count in self.problem.snapshots:
-                load = float(demand[LOAD] + 0.5 * (count - 1) * per_log)
-                slot = self._slot(demand, level, load)
+                slot = self._slot(own + float((count - 1) * per_log) * self.least.logs)
                 if slot <= self.buckets:
                     cpu = self._cpu(demand, level, count)
                     table[level, slot] = min(table[level, slot], cpu)
@@ -263,7 +231,7 @@ class Relaxation:
         demand = self.problem.model.demands.reading(u, v)
         upstream = np.minimum.accumulate(self._closed[u])
         for level in range(len(self.levels)):
-            slot = self._slot(demand, level)
+            slot = self._slot(float(demand[FIXED] + demand[WORK] * self.levels[level]))
             if slot <= self.buckets:
                 before = 0.0 if fixed else float(upstream[level])
                 value = before + self._cpu(demand, level)

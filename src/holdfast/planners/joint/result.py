@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from holdfast.plan import JointPlan, Latency, PlannedSegment, RecoveryPhases
+from holdfast.plan import JointPlan, Latency, PlannedNode, PlannedSegment, RecoveryPhases
 from holdfast.planners.joint.problem import Evaluation, Problem
-from holdfast.predict.replicas import follower_bytes, follower_cpu
-from holdfast.predict.takeover import Phases
+from holdfast.predict.recovery import Phases
+from holdfast.predict.replicas import follower_bytes
 
 
 def describe(
@@ -24,7 +24,7 @@ def describe(
     epoch_s = problem.model.statistics.epoch_s
     names = [operator.name for operator in problem.topology.operators]
     prediction, segments = found.prediction, found.choice.segments
-    phases = prediction.phases
+    phases, pace = prediction.phases, prediction.pace
     ends = {segment.root for segment in segments}
     keeps = problem.model.load.state.value > 0
     return JointPlan(
@@ -40,21 +40,22 @@ def describe(
             PlannedSegment(
                 name=names[segment.root],
                 operators=tuple(names[i] for i in segment.operators),
-                batch_interval=float(prediction.interval_s[k]) / scale,
-                snapshot_interval=float(prediction.interval_s[k]) * segment.snapshot_batches / scale
+                batch_interval=float(pace.interval_s[k]) / scale,
+                snapshot_interval=float(pace.interval_s[k]) * segment.snapshot_batches / scale
                 if keeps[list(segment.operators)].any()
                 else None,
-                batch_epochs=round(float(prediction.interval_s[k]) / epoch_s),
+                batch_epochs=round(float(pace.interval_s[k]) / epoch_s),
                 snapshot_batches=segment.snapshot_batches,
-                batch_time=float(prediction.batch_s[k]) / scale,
+                batch_time=float(pace.batch_s[k]) / scale,
                 replicated=segment.replicated,
             )
             for k, segment in enumerate(segments)
         ),
+        nodes=_nodes(problem, found),
         spares=found.choice.spares,
         replicas=tuple(names[segment.root] for segment in segments if segment.replicated),
-        replica_cpu=follower_cpu(problem.model, segments, prediction.interval_s),
-        replica_memory=follower_bytes(problem.model, segments),
+        replica_cpu=pace.follower_cpu,
+        replica_memory=follower_bytes(problem.model.load, segments),
         epoch=epoch_s / scale,
         recovery_latency=_in_order(
             problem,
@@ -70,9 +71,9 @@ def describe(
         results_recovery=Latency(
             median=prediction.results[0] / scale, p95=prediction.results[1] / scale
         ),
-        end_to_end_latency=prediction.end_to_end_s / scale,
-        overhead=prediction.overhead,
-        cpu=prediction.cpu,
+        end_to_end_latency=pace.end_to_end_s / scale,
+        overhead=pace.overhead,
+        cpu=pace.cpu,
         uncut_cpu=problem.uncut_cpu,
     )
 
@@ -80,6 +81,31 @@ def describe(
 def _phases(phases: Phases, segment: int, scale: float) -> RecoveryPhases:
     names = ("detection", "restore", "load", "replay", "catch_up")
     return RecoveryPhases(**{name: float(getattr(phases, name)[segment]) / scale for name in names})
+
+
+def _nodes(problem: Problem, found: Evaluation) -> tuple[PlannedNode, ...]:
+    """Every node with what its death costs."""
+    scale, segments = problem.model.time_s, found.choice.segments
+    names = [problem.topology.operators[segment.root].name for segment in segments]
+    losses = {loss.segments: loss for loss in found.prediction.losses}
+    planned = []
+    for node in found.choice.nodes or (tuple(range(len(segments))),):
+        loss = losses.get(tuple(sorted(node)))
+        if loss is None:
+            planned.append(PlannedNode(segments=(), slowest=None, recovery=None, results=None))
+            continue
+        worst = int(loss.p95.argmax())
+        planned.append(
+            PlannedNode(
+                segments=tuple(names[i] for i in loss.segments),
+                slowest=names[loss.segments[worst]],
+                recovery=Latency(
+                    median=float(loss.median[worst]) / scale, p95=float(loss.p95[worst]) / scale
+                ),
+                results=Latency(median=loss.results[0] / scale, p95=loss.results[1] / scale),
+            )
+        )
+    return tuple(planned)
 
 
 def _in_order(problem: Problem, by_position: Mapping[int, Latency]) -> dict[str, Latency]:

@@ -12,8 +12,14 @@ from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest, Solve, Sweep, SweepPoint
 from holdfast.planners.joint.algorithms import ALGORITHMS
 from holdfast.planners.joint.columns import Segments, all_segments, count_segments
-from holdfast.planners.joint.exact import ExactSearch, Search, first_search
-from holdfast.planners.joint.exhaustive import solve_exhaustive
+from holdfast.planners.joint.exact import (
+    FEW_BARRED,
+    MAX_BARRED,
+    ExactSearch,
+    Search,
+    first_search,
+)
+from holdfast.planners.joint.exhaustive import count_plans, solve_exhaustive
 from holdfast.planners.joint.large import solve_large
 from holdfast.planners.joint.nearest import Nearest, nearest_bounds, say_bound
 from holdfast.planners.joint.problem import Problem, make_problem
@@ -24,6 +30,10 @@ MAX_SEGMENTS = 8_000
 """More candidate segments than this and `auto` takes a spread of them."""
 MAX_SEGMENTS_EXACT = 100_000
 """More than this do not fit the memory of a laptop."""
+MAX_LISTED = 20_000
+"""So many plans are looked at one by one if need be."""
+MANY_SEGMENTS = 300
+"""Beyond so many a program takes long, and many plans are about as good as the best."""
 SWEEP_POINTS = 16
 
 
@@ -40,7 +50,7 @@ class Runner:
         return self._run(problem, first_search(problem), feasibility=False)
 
     def attempt(self, problem: Problem) -> Search:
-        """The plan of least CPU among those with as many spares as can help."""
+        """The plan of least CPU among those with as many spares and nodes as can help."""
         return self._run(problem, Search(problem), feasibility=True)
 
     def _run(self, problem: Problem, search: Search, *, feasibility: bool) -> Search:
@@ -51,10 +61,15 @@ class Runner:
                 return solve_large(problem, search, self.solve, feasibility=feasibility)
         if self._segments is None:
             self._segments = all_segments(problem)
-        options = problem.spare_options
-        return ExactSearch(search, self._segments, self.solve).run(
-            options[-1:] if feasibility else options
+        few = feasibility or len(self._segments) > MANY_SEGMENTS
+        barred = FEW_BARRED if few else MAX_BARRED
+        found = ExactSearch(search, self._segments, self.solve, barred).run(
+            (problem.largest,) if feasibility else None
         )
+        if not found.proved and not feasibility and count_plans(problem) <= MAX_LISTED:
+            # Too many plans are close to a bound for the program, but they can be listed.
+            return solve_exhaustive(problem, found, self.solve)
+        return found
 
 
 def algorithm_for(problem: Problem, asked: str) -> str:
@@ -84,6 +99,7 @@ def make_plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPl
         max_recovery=request.max_recovery,
         max_overhead=request.max_overhead,
         max_latency=request.max_latency,
+        max_outage=request.max_outage,
         max_replicas=request.max_replicas,
     )
 
@@ -92,6 +108,10 @@ def _plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
     problem = make_problem(topology, request)
     runner = Runner(algorithm_for(problem, request.algorithm), solve)
     search = runner.run(problem)
+    if search.best is None and not search.proved:
+        # As the nearest bounds are looked for: what they tell can be kept must be found here too.
+        tried = runner.attempt(problem)
+        search.best = tried.best
     if search.best is None and request.max_replicas is None and _bounds_recovery(problem):
         hot = problem.with_replicas(math.inf)
         replicated = runner.run(hot)
@@ -158,7 +178,7 @@ def make_sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep 
 
 
 def _bounds_recovery(problem: Problem) -> bool:
-    return bool(np.isfinite(problem.recovery_bound).any())
+    return bool(np.isfinite(problem.recovery_bound).any()) or math.isfinite(problem.bounds.outage_s)
 
 
 def _finite(value: float) -> float | None:

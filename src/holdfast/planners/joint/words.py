@@ -7,9 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.plan import JointPlan
-from holdfast.planners.interface import PlanRequest
+from holdfast.planners.interface import PlanRequest, Solve
 from holdfast.planners.joint.nearest import say_bound
-from holdfast.planners.joint.problem import Choice, Evaluation, Problem, make_problem, within
+from holdfast.planners.joint.placing import place
+from holdfast.planners.joint.problem import (
+    Choice,
+    Evaluation,
+    Nodes,
+    Problem,
+    Size,
+    make_problem,
+    within,
+)
 from holdfast.predict.segments import SegmentPlan
 from holdfast.topology.boundaries import REASONS
 from holdfast.topology.graph import Topology
@@ -23,7 +32,13 @@ def explain(topology: Topology, request: PlanRequest, result: JointPlan) -> Sequ
     if not result.feasible:
         return [result.note, *_ways_out(result, topology)]
     words = _Words(problem, _choice(problem, result))
-    return [*words.boundaries(), *words.intervals(), *words.replicas(), *words.spares()]
+    return [
+        *words.boundaries(),
+        *words.intervals(),
+        *words.replicas(),
+        *words.nodes(),
+        *words.spares(),
+    ]
 
 
 def _ways_out(result: JointPlan, topology: Topology) -> Iterator[str]:
@@ -52,7 +67,13 @@ def _choice(problem: Problem, result: JointPlan) -> Choice:
             for segment in result.segments
         ),
         spares=result.spares or 0,
+        nodes=_nodes(result),
     )
+
+
+def _nodes(result: JointPlan) -> Nodes:
+    place = {segment.name: i for i, segment in enumerate(result.segments)}
+    return tuple(tuple(place[name] for name in node.segments) for node in result.nodes)
 
 
 class _Words:
@@ -101,6 +122,24 @@ class _Words:
                 f"{self._reason(without) or 'keeping the bounds would take more CPU'}"
             )
 
+    def nodes(self) -> Iterator[str]:
+        """Why there are so many nodes, and what each one's death costs."""
+        choice = self.choice
+        for loss in self.plan.prediction.losses:
+            names = [self.names[choice.segments[i].root] for i in loss.segments]
+            worst = int(loss.p95.argmax())
+            yield (
+                f"a death of the node with {', '.join(names)} costs {names[worst]} "
+                f"{self._time(loss.p95[worst])} and results {self._time(loss.results[1])}"
+            )
+        if self.problem.nodes is None and len(choice.nodes) > 1:
+            fewer = Size(nodes=len(choice.nodes) - 1, spares=choice.spares)
+            tried = self.problem.evaluate(place(self.problem, choice.segments, fewer, Solve()))
+            yield (
+                f"there are {len(choice.nodes)} nodes because with {fewer.nodes} "
+                f"{self._reason(tried) or 'it would take more CPU to keep the bounds'}"
+            )
+
     def spares(self) -> Iterator[str]:
         spares = self.choice.spares
         if not spares:
@@ -143,7 +182,7 @@ class _Words:
                     replicated=lower.replicated,
                 )
                 parts = [one if s is lower else s for s in self.choice.segments if s is not upper]
-                yield Choice(segments=tuple(parts), spares=self.choice.spares)
+                yield place(self.problem, tuple(parts), self.choice.size, Solve())
 
     def _at_least(self, i: int, interval: float) -> Choice:
         """The plan with one segment's interval longer; what reads it follows by itself."""
@@ -154,16 +193,17 @@ class _Words:
     def _reason(self, found: Evaluation) -> str:
         """Which bound a changed plan breaks, with its numbers; empty: none."""
         bounds, prediction = self.problem.bounds, found.prediction
+        pace = prediction.pace
         cores = self.problem.model.machine.cores
-        if not prediction.cpu < cores:
-            return f"it would take {prediction.cpu:.3g} cores of {cores}"
+        if not pace.cpu < cores:
+            return f"it would take {pace.cpu:.3g} cores of {cores}"
         for i, segment in enumerate(found.choice.segments):
             name = self.names[segment.root]
-            if not within(prediction.batch_s[i], prediction.interval_s[i]):
+            if not within(pace.batch_s[i], pace.interval_s[i]):
                 return (
                     f"{name} would not keep up: a batch would take "
-                    f"{self._time(prediction.batch_s[i])} every "
-                    f"{self._time(prediction.interval_s[i])}"
+                    f"{self._time(pace.batch_s[i])} every "
+                    f"{self._time(pace.interval_s[i])}"
                 )
         for i, segment in enumerate(found.choice.segments):
             bound = float(self.problem.recovery_bound[list(segment.operators)].min())
@@ -175,14 +215,19 @@ class _Words:
                     f"{self._time(prediction.phases.p95[i])} to recover, above the bound of "
                     f"{self._time(bound)}"
                 )
-        if not within(prediction.end_to_end_s, bounds.latency_s):
+        if not within(prediction.results[1], bounds.outage_s):
             return (
-                f"results would take {self._time(prediction.end_to_end_s)}, above the bound of "
+                f"results would stay away for {self._time(prediction.results[1])}, above the bound "
+                f"of {self._time(bounds.outage_s)}"
+            )
+        if not within(pace.end_to_end_s, bounds.latency_s):
+            return (
+                f"results would take {self._time(pace.end_to_end_s)}, above the bound of "
                 f"{self._time(bounds.latency_s)}"
             )
-        if not within(prediction.overhead, bounds.overhead):
+        if not within(pace.overhead, bounds.overhead):
             return (
-                f"the overhead would be {prediction.overhead:.1%}, above the bound of "
+                f"the overhead would be {pace.overhead:.1%}, above the bound of "
                 f"{bounds.overhead:.1%}"
             )
         return found.broken[0] if found.broken else ""

@@ -34,6 +34,7 @@ _PARTITION = re.compile(r"(?P<operator>\d+)/(?P<partition>\d+)/(?P<rest>.+)")
 _VERSIONED = re.compile(r"(?P<folder>(?:.*/)?)(?P<version>\d+)_(?P<rest>[^/]+\.(?P<kind>\w+))")
 _OPERATOR_METADATA = re.compile(r"\d+/_metadata/(metadata|v2/\d+)")
 _SHUFFLE = "spark.sql.shuffle.partitions"
+_STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
 _CHANGELOG = "changelog"
 
 
@@ -204,7 +205,7 @@ def _write_logs(
     first_plan, first_commit = plans[0], commits[0]
     settings = dict(first_plan.content)
     settings["batchWatermarkMs"] = min(plan.content.get("batchWatermarkMs", 0) for plan in plans)
-    settings["conf"] = {**settings["conf"], _SHUFFLE: str(block.count)}
+    settings["conf"] = {**settings["conf"], _SHUFFLE: str(block.count), _STRICT: "false"}
     sources = [source_offset] * len(first_plan.rest)
     plan = "\n".join([first_plan.version, _text(settings), *sources]).encode()
     for number in range(max(0, newest - 1), newest + 1):

@@ -20,6 +20,8 @@ CRASH_POINTS = (
     "before-commit",
     "during-clone",
 )
+HANDOVER_POINTS = ("after-seal", "during-handover")
+"""Those that are met only when a stream changes hands: a parent's, and a child's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +55,9 @@ def crash_plan(jvm: int | None = None) -> Crash:
     spec = os.environ.get(VARIABLE, "")
     if not spec:
         return Crash()
-    if spec.partition(":")[0] not in CRASH_POINTS:
-        raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(CRASH_POINTS)}")
+    known = (*CRASH_POINTS, *HANDOVER_POINTS)
+    if spec.partition(":")[0] not in known:
+        raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(known)}")
     own = os.getpid()
     leads = os.getpgid(0) == own
     # The JVM first: it must not outlive this process long enough to commit.

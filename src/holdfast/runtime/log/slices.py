@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,9 @@ def files_on(item: Slice, boundary: str) -> tuple[SliceFile, ...]:
     return found or ()
 
 
-def read_slice(folder: Storage, files: Iterable[SliceFile], groups: range) -> Iterator[Any]:
+def read_slice(
+    folder: Storage, files: Iterable[SliceFile], groups: Collection[int]
+) -> Iterator[Any]:
     """The record batches of a slice on one boundary that hold the given key groups, verified.
 
     Files are read in the order of the record and groups in ascending order, so that every reader

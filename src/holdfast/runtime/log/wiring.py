@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from holdfast.deployment import Deployment, Segment, key_group_range
+from holdfast.deployment import Deployment, Segment
+from holdfast.deployment.blocks import shard_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams.records import Change, Child, unit_name
 from holdfast.streams.steps import Put, Steps, changes
@@ -39,7 +40,6 @@ def first_change(segment: Segment, *, start: int | None = None, reason: str = ""
 
     With a `start` they begin after that epoch.
     """
-    owned = [key_group_range(shard, segment.shards) for shard in range(segment.shards)]
     return Change(
         stream=segment.name,
         number=segment.change,
@@ -48,9 +48,9 @@ def first_change(segment: Segment, *, start: int | None = None, reason: str = ""
             Child(
                 unit=unit_name(segment.name, segment.change, shard),
                 segment=segment.name,
-                groups=(groups.start, groups.stop),
+                groups=groups,
             )
-            for shard, groups in enumerate(owned)
+            for shard, groups in enumerate(shard_groups(segment.shards, segment.max_shards))
         ),
         start=start,
         reason=reason or "the run began",

@@ -113,7 +113,7 @@ class SparkUnitHost:
             raise JavaEndedError(f"the Java of this node has ended with {ended}")
         with self._lock:
             units = list(self._units.values())
-        return [unit.status() for unit in units]
+        return [_status(unit) for unit in units]
 
     def _java_ended(self) -> int | None:
         """The exit code of this node's own Java, None while it runs or was never started."""
@@ -327,23 +327,32 @@ class SparkUnitHost:
         return int(jvm.java.lang.ProcessHandle.current().pid())
 
 
+def _status(unit: SparkUnit | ThreadUnit | _Starting) -> UnitReport:
+    try:
+        return unit.status()
+    except (HoldfastError, OSError):
+        # What waits could not be read. The unit fails on it by name when it comes to read it; the
+        # others of this node have nothing to do with it.
+        return unit.progress.report
+
+
 class _Starting:
     """Stands for a unit while its session and schemas are being made."""
 
     def __init__(self, unit: UnitId, generation: int) -> None:
         self.unit, self.generation = unit, generation
         self.stopping = False
-        self._progress = Progress(unit, generation)
+        self.progress = Progress(unit, generation)
 
     def status(self) -> UnitReport:
-        return self._progress.report
+        return self.progress.report
 
     def fail(self, error: BaseException, operator: str) -> None:
         text = "".join(traceback.format_exception(error))
-        self._progress.tell(state="failed", error=text, operator=operator)
+        self.progress.tell(state="failed", error=text, operator=operator)
 
     def cancel(self) -> None:
-        self._progress.tell(state="stopped")
+        self.progress.tell(state="stopped")
 
     def stop(self) -> None:
         self.stopping = True

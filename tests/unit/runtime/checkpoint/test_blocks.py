@@ -77,6 +77,7 @@ def test_a_block_gets_its_partitions_under_its_own_numbers():
             assert lines[2:] == ['{"offset":0}']
             assert json.loads(lines[1])["conf"] == {
                 "spark.sql.shuffle.partitions": "2",
+                "spark.sql.streaming.statefulOperator.useStrictDistribution": "false",
                 "other": "kept",
             }
         (info,) = log(store, f"{name}/state/0/_metadata/metadata")["stateStoreInfo"]

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -141,7 +141,7 @@ def told(item: InputSpec, planned: PlannedInput, log: SliceLog, tasks: int) -> d
 
 
 def _files(
-    item: InputSpec, planned: PlannedInput, log: SliceLog, groups: range
+    item: InputSpec, planned: PlannedInput, log: SliceLog, groups: Collection[int]
 ) -> list[dict[str, Any]]:
     found = []
     skipped = sorted(planned.skipped)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructField, StructType
 
+from holdfast.deployment.blocks import groups_between
 from holdfast.deployment.keygroups import split_range
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.batching import Batching
@@ -94,7 +95,9 @@ class ReaderSpec:
     replica: int = 0
     inputs: tuple[InputSpec, ...]
     groups: tuple[int, int]
-    """Key groups the unit owns: first, and one past the last."""
+    """Ranks of the key groups that the unit owns: the first, and one past the last."""
+    max_shards: int = 1
+    """Of its operator: by it key groups have ranks."""
     batching: Batching
     partitions: int = 1
     """Tasks per input; the key groups are divided among them."""
@@ -117,7 +120,7 @@ class PlannedInput:
 
     slices: tuple[Slice, ...]
     """In reading order."""
-    groups: tuple[range, ...]
+    groups: tuple[Collection[int], ...]
     """Key groups of each task; there may be fewer than tasks."""
     skipped: frozenset[int]
     """Positions, in reading order over all tasks, of the rows to leave out."""
@@ -181,19 +184,27 @@ class LogReader:
         planned = []
         for item in self.spec.inputs:
             skipped = frozenset(self.spec.skips.get(number, {}).get(item.boundary, ()))
-            owned = range(*self.spec.groups)
             planned.append(
                 PlannedInput(
                     slices=tuple(read[item.stream]),
                     # Skipped rows are counted over all of the input, so one task reads all of it.
-                    groups=(owned,) if skipped else (*split_range(owned, self.spec.partitions),),
+                    groups=self._shares(1 if skipped else self.spec.partitions),
                     skipped=skipped,
                     tick_us=None if known is None else spark_watermark(known),
                 )
             )
         return tuple(planned)
 
-    def _rows(self, item: InputSpec, slices: Sequence[Slice], groups: range) -> Iterator[Any]:
+    def _shares(self, tasks: int) -> tuple[Collection[int], ...]:
+        """The key groups of each of at most so many tasks."""
+        owned, most = range(*self.spec.groups), self.spec.max_shards
+        return tuple(
+            groups_between(part.start, part.stop, most) for part in split_range(owned, tasks)
+        )
+
+    def _rows(
+        self, item: InputSpec, slices: Sequence[Slice], groups: Collection[int]
+    ) -> Iterator[Any]:
         for record in slices:
             folder = self.log.data(record.unit, item.boundary)
             yield from read_slice(folder, files_on(record, item.boundary), groups)
@@ -212,6 +223,8 @@ class LogReader:
             if isinstance(step, RunBatch):
                 return step
             if isinstance(step, Ended):
+                if step.why == "handed over":
+                    spec.crash.at("after-seal", spec.unit, number)
                 if self._parent is not None and step.why != "left behind":
                     return None
                 raise log.ended(spec.unit, step)

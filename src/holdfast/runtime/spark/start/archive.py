@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def archive_options() -> list[str]:
     return [f"-XX:SharedArchiveFile={below}{path}", "-Xshare:auto"] if path.exists() else []
 
 
-def ensure_archive(timeout_s: float = 300.0) -> Path | None:
+def ensure_archive(timeout_s: float = 600.0) -> Path | None:
     """Build the archive unless it is there; None if that failed, which only costs speed."""
     find_jar()  # first: its classes go into the archive
     path = archive_path()
@@ -56,19 +57,33 @@ def ensure_archive(timeout_s: float = 300.0) -> Path | None:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the second of two builders finds it done
         if path.exists():
             return path
+        for left in path.parent.glob(f"{path.stem}.*.tmp"):
+            left.unlink(missing_ok=True)  # of a builder that was killed
         temporary = path.with_suffix(f".{os.getpid()}.tmp")
-        environment = {**os.environ, BUILDING: str(temporary)}
         command = [sys.executable, "-m", "holdfast.runtime.spark.start.warmup"]
         try:
             _ensure_base(_base_path(path))
-            subprocess.run(
-                command, env=environment, timeout=timeout_s, check=True, capture_output=True
-            )
+            _run_whole(command, {**os.environ, BUILDING: str(temporary)}, timeout_s)
             temporary.replace(path)
         except (OSError, subprocess.SubprocessError):
             temporary.unlink(missing_ok=True)
             return None
     return path
+
+
+def _run_whole(command: list[str], environment: dict[str, str], timeout_s: float) -> None:
+    """A program and all that it starts: a Java left alone would write its archive after all."""
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True
+    ) as process:
+        try:
+            code = process.wait(timeout_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if code:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def _base_path(archive: Path) -> Path:

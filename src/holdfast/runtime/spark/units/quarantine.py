@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.deployment import Segment
+from holdfast.deployment.blocks import groups_between
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.slices import files_on, read_slice
@@ -221,12 +222,13 @@ def _by_boundary(places: Iterable[Place]) -> dict[str, tuple[int, ...]]:
 def _inputs(context: UnitContext, spec: ReaderSpec, record: Range) -> dict[str, Any]:
     """The batch's rows per boundary, in the order in which tasks read and count them."""
     log, protocol = context.log, context.log.steps()
+    groups = groups_between(*spec.groups, spec.max_shards)
     tables = {}
     for item in spec.inputs:
         batches: list[Any] = []
         for found in log.run(protocol.read(item.stream, record.after, record.upto)):
             folder = log.data(found.unit, item.boundary)
-            batches += read_slice(folder, files_on(found, item.boundary), range(*spec.groups))
+            batches += read_slice(folder, files_on(found, item.boundary), groups)
         empty = item.arrow_schema().empty_table().drop_columns([TICK])
         tables[item.boundary] = pa.Table.from_batches(batches) if batches else empty
     return tables

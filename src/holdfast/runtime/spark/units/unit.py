@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.control.events import UnitReport
 from holdfast.deployment.slicefiles import content_digest
-from holdfast.errors import BadInputError, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.clone import (
@@ -53,6 +53,7 @@ from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
+from holdfast.runtime.spark.units.share import inherit, share_of
 from holdfast.runtime.spark.units.side import choose_side
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.birth import await_birth, follow_inputs
@@ -163,18 +164,15 @@ class SparkUnit:
         context = self.context
         context.log.claim(context.name, context.generation, context.replica)
         self._protocol = context.log.steps()
-        born = await_birth(context, self._protocol, self._stopping)
+        born = await_birth(context, self._protocol, self.progress, self._stopping)
         self._takeable = follow_inputs(context, born)
         folder, own = self._checkpoints(), context.generation
         there = generations(folder)
         source = self._clone_source(there)
         rebuilt = self._require_start(source)
         if source is None and born.parents and context.segment.stateful:
-            names = ", ".join(name for name, _ in born.parents)
-            raise BadInputError(
-                f"it is to take over the state of {names}, and no checkpoint of it was made",
-                where=context.name,
-            )
+            inherit(context, born.parents, rows=self._partitions)
+            return
         if rebuilt is not None or source is None:
             make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._partitions)
             return
@@ -222,15 +220,20 @@ class SparkUnit:
         context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
         self._skips = skips_to_use(context.log, context.name, self._stored)
-        session = unit_session(self._spark, snapshot_batches=segment.snapshot_batches)
-        self._groups = context.log.child(context.name).groups
+        self._share = share_of(context)
+        session = unit_session(
+            self._spark,
+            snapshot_batches=segment.snapshot_batches,
+            partitions=self._share.partitions,
+        )
         self._spec = ReaderSpec(
             root=context.log.root,
             unit=context.name,
             generation=context.generation,
             replica=context.replica,
             inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
-            groups=self._groups,
+            groups=self._share.ranks,
+            max_shards=segment.max_shards,
             batching=Batching(
                 batch_epochs=segment.batch_epochs,
                 one_epoch_per_batch=segment.one_epoch_per_batch,
@@ -256,7 +259,8 @@ class SparkUnit:
     def _follow(self, session: SparkSession) -> None:
         context, segment = self.context, self.context.segment
         frames = read_frames(session, self._spec, self._side.rows)
-        result = build(self._pipeline, context.deployment, segment, frames)
+        share = self._share.partitions or 1
+        result = build(self._pipeline, context.deployment, segment, frames, partitions=share)
         self._lag_us = output_lag_us(self._pipeline, result)
         column = event_column(self._pipeline, result.schema)
         self._promise = promise_of(self._pipeline, segment, column)
@@ -361,6 +365,9 @@ class SparkUnit:
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
+        if self._share.unchecked:
+            with self._starts:  # until the query is known
+                self._share.check(self._query)
         start = self._side.ready_at()
         checkpoint = self._checkpoint(context.generation)
         number = self._number = batch_number(checkpoint, spark_batch, self._spec.partitions)
@@ -451,7 +458,7 @@ class SparkUnit:
             self._tidy(keep_from=self.context.generation)
 
     def _account(self, number: int, record: Range, rows_out: int, seconds: float) -> None:
-        groups, log = range(*self._groups), self.context.log
+        groups, log = self._share.groups, self.context.log
         rows_in = 0
         for item in self._spec.inputs:
             for found in log.run(self._protocol.read(item.stream, record.after, record.upto)):

@@ -1,0 +1,52 @@
+"""`run --autoscale`: shards by load, while the run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.control.status import RunView
+    from holdfast.runtime.launch.run import LocalRun
+
+
+@contextlib.contextmanager
+def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -> Iterator[None]:
+    """Rescale by load while something else goes on; None: leave shards as they are."""
+    from holdfast.control.elastic.predict import PredictPolicy
+    from holdfast.errors import BadInputError
+    from holdfast.runtime.autoscale import AutoscaleThread, Rescaler
+    from holdfast.runtime.log.slicelog import SliceLog
+    from holdfast.runtime.rescale import announce
+
+    if most is None:
+        yield
+        return
+    deployment = local.spec.deployment
+    if all(segment.max_shards == 1 for segment in deployment.segments):
+        raise BadInputError("no operator can be scaled", hint="declare max_shards on one")
+    rescaler = Rescaler(
+        SliceLog(local.run_dir),
+        deployment,
+        PredictPolicy(),
+        most_in_all=most,
+        announce=lambda put: announce(local.run_dir, put),
+        tell=note,
+    )
+    looking = AutoscaleThread(rescaler, lambda: _status(local))
+    looking.start()
+    try:
+        yield
+    finally:
+        looking.stop()
+
+
+def _status(local: LocalRun) -> RunView | None:
+    from holdfast.control.shell.wire import ConnectionLostError
+
+    try:
+        return local.status()
+    except ConnectionLostError:  # the coordinator is being started again
+        return None

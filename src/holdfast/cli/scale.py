@@ -1,0 +1,96 @@
+"""`holdfast scale`: more shards or fewer, while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.cli.run import Json, RunDir, find_run
+
+if TYPE_CHECKING:
+    from holdfast.runtime.log.slicelog import SliceLog
+    from holdfast.streams.records import Change
+
+LOOK_S = 0.1
+
+
+def scale(
+    shards: Annotated[list[str], typer.Argument(help="OPERATOR=SHARDS, one or several.")],
+    run_dir: RunDir = None,
+    timeout: Annotated[str, typer.Option(help="How long to wait until it is done.")] = "120s",
+    as_json: Json = False,
+) -> None:
+    """Give operators another number of shards while they run; nothing upstream stops.
+
+    An operator needs `max_shards`. Shards are split and merged with their state, the others go on.
+    """
+    from holdfast.errors import CheckFailedError
+    from holdfast.quantities import parse_time
+    from holdfast.rundir.spec import read_spec
+    from holdfast.runtime.log.slicelog import SliceLog
+    from holdfast.runtime.rescale import announce, rescale, scalable
+
+    directory = find_run(None, run_dir)
+    deployment = read_spec(directory).deployment
+    wanted = [(scalable(deployment, name), number) for name, number in map(_parse, shards)]
+    log = SliceLog(directory)
+    put = [
+        change
+        for segment, number in wanted
+        for change in rescale(log, segment, number, reason=f"scale {segment.name}={number}")
+    ]
+    announce(directory, put)
+    found = _await(log, put, time.monotonic() + parse_time(timeout))
+    for change in put:
+        _tell(change, found.get((change.stream, change.number)), as_json=as_json)
+    if as_json:
+        print(json.dumps({"changes": list(found.values()), "asked": len(put)}))  # noqa: T201
+    elif not put:
+        typer.echo("nothing to do", err=True)
+    if len(found) < len(put):
+        raise CheckFailedError("not done yet; it goes on by itself, see holdfast status")
+
+
+def _parse(text: str) -> tuple[str, int]:
+    from holdfast.errors import BadInputError
+
+    name, found, number = text.partition("=")
+    if not found or not number.isdigit():
+        raise BadInputError(f"{text!r}", hint="OPERATOR=SHARDS, such as count=4")
+    return name, int(number)
+
+
+def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int], dict[str, Any]]:
+    from holdfast.runtime.rescale import carry_out, outcome
+
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for stream in {change.stream for change in put}:
+        carry_out(log, stream)
+    while len(found) < len(put) and time.monotonic() < end:
+        for change in put:
+            done = outcome(log, change)
+            if done is not None:
+                found[change.stream, change.number] = {
+                    "stream": change.stream,
+                    "change": change.number,
+                    "parents": list(change.parents),
+                    "children": [child.unit for child in change.children],
+                    "epoch": done.epoch,
+                    "pause_s": round(done.pause_s, 3),
+                }
+        time.sleep(LOOK_S)
+    return found
+
+
+def _tell(change: Change, done: dict[str, Any] | None, *, as_json: bool) -> None:
+    if as_json:
+        return
+    children = ", ".join(child.unit for child in change.children)
+    text = f"{', '.join(change.parents)} -> {children}"
+    if done is None:
+        typer.echo(f"{text}: under way", err=True)
+    else:
+        typer.echo(f"{text} at epoch {done['epoch']}, pause {done['pause_s']:.2f} s", err=True)

@@ -1,0 +1,152 @@
+"""Change the number of an operator's shards while it runs.
+
+A change is a record (`holdfast.streams`): parents run on to a common epoch and hand over, children
+go on from there with their state. Here is worked out which blocks of state are split or merged, and
+the changes are put; running units carry them out, and who asks may die at any moment. A number that
+is taken by somebody else's change means that the shape was another one: it is worked out anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.control.client import ControlClient
+from holdfast.control.shell.wire import ConnectionLostError
+from holdfast.deployment import Deployment, Segment
+from holdfast.deployment.blocks import Block, block_of, moves, reshape
+from holdfast.errors import BadInputError
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.records import Change, Child, unit_name
+from holdfast.streams.steps import Steps
+
+MOST_ATTEMPTS = 16
+"""How often others may come first before one gives up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """A change that was carried out."""
+
+    change: Change
+    epoch: int
+    """Where the parents ended, and the children began."""
+    pause_s: float
+    """From the parents' last slice to the children's first, wall-clock seconds."""
+
+
+def scalable(deployment: Deployment, operator: str) -> Segment:
+    """The segment whose shards are those of an operator; raises if their number is fixed."""
+    known = [segment for segment in deployment.segments if operator in segment.operators]
+    if not known:
+        names = ", ".join(s.name for s in deployment.segments if s.max_shards > 1) or "none"
+        raise BadInputError("there is no such operator", where=operator, hint=f"scalable: {names}")
+    if known[0].max_shards == 1:
+        raise BadInputError(
+            "the number of its shards is fixed",
+            where=operator,
+            hint="declare max_shards, a power of two, on the operator with the key",
+        )
+    return known[0]
+
+
+def shape_of(log: SliceLog, segment: Segment) -> dict[Block, str]:
+    """The blocks of an operator's units once all changes on record are carried out."""
+    carriers = log.run(log.steps().carriers(segment.name))
+    return {block_of(child.groups, segment.max_shards): child.unit for child in carriers}
+
+
+def rescale(
+    log: SliceLog,
+    segment: Segment,
+    wanted: int | Sequence[Block],
+    *,
+    reason: str,
+    load: Callable[[Block], float] | None = None,
+) -> list[Change]:
+    """Put the changes that give an operator so many shards, or these blocks.
+
+    Gives those that were put, none if it has that shape. The hottest block by `load` is split
+    first, the coldest ones are merged.
+    """
+    if isinstance(wanted, int) and not 1 <= wanted <= segment.max_shards:
+        raise BadInputError(
+            f"{wanted} shards", where=segment.name, hint=f"1 to {segment.max_shards}"
+        )
+    put: list[Change] = []
+    for _ in range(MOST_ATTEMPTS):
+        units = shape_of(log, segment)
+        after = reshape(units, wanted, load) if isinstance(wanted, int) else tuple(wanted)
+        pending = moves(tuple(units), after)
+        if not pending:
+            return put
+        number = len(log.run(log.steps().changes_of(segment.name)))
+        change = Change(
+            stream=segment.name,
+            number=number,
+            how="run",
+            parents=tuple(units[block] for block in pending[0].parents),
+            children=tuple(
+                Child(
+                    unit=unit_name(segment.name, number, shard),
+                    segment=segment.name,
+                    groups=block.groups,
+                )
+                for shard, block in enumerate(pending[0].children)
+            ),
+            reason=reason,
+            writer=log.writer,
+        )
+        if log.run(log.steps().decide(change)):
+            put.append(change)
+    raise BadInputError("others change its shards all the time", where=segment.name)
+
+
+def carry_out(log: SliceLog, stream: str) -> None:
+    """See that what is on record is under way: anyone may, and the children do so as well."""
+    log.run(log.steps().carry_out(stream))
+
+
+def announce(run_dir: Path, put: Sequence[Change]) -> None:
+    """Have children started before their parents end; a coordinator that is away learns later."""
+    with contextlib.suppress(ConnectionLostError), ControlClient(run_dir) as client:
+        for change in put:
+            client.hand_over(
+                stream=change.stream,
+                change=change.number,
+                parents=list(change.parents),
+                children=[child.unit for child in change.children],
+                reason=change.reason,
+            )
+
+
+def outcome(log: SliceLog, change: Change) -> Handover | None:
+    """What became of a change; None: it is under way, or its children have not published yet."""
+    return log.run(_outcome(log, change))
+
+
+def _outcome(log: SliceLog, change: Change) -> Steps[Handover | None]:
+    steps = log.steps()
+    last = 0.0
+    epoch = -1
+    for parent in change.parents:
+        seal = yield from steps.seal_of(parent)
+        if seal is None or seal.end is None:
+            return None
+        epoch = seal.end
+        before = log.slice(parent, seal.number - 1)
+        last = max(last, (log.put_time(before) if before else None) or 0.0)
+    first = 0.0
+    for child in change.children:
+        published = log.slice(child.unit, 0)
+        at = log.put_time(published) if published else None
+        if at is None:
+            seal = yield from steps.seal_of(child.unit)
+            if seal is None:
+                return None
+            continue
+        first = max(first, at)
+    pause_s = max(0.0, first - last) if first and last else 0.0
+    return Handover(change=change, epoch=epoch, pause_s=pause_s)

@@ -1,0 +1,67 @@
+"""What a unit owns of its operator: keys, state partitions, and where both come from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from holdfast.deployment.blocks import block_of, groups_between
+from holdfast.errors import BadInputError
+from holdfast.runtime.checkpoint.inherit import inherit as inherit_state
+from holdfast.runtime.spark.frames.placement import lies_by_key
+from holdfast.runtime.units.threads import UnitContext
+
+
+@dataclass(slots=True, kw_only=True)
+class Share:
+    """Of one query."""
+
+    operator: str
+    ranks: tuple[int, int]
+    """Of its key groups: the first, and one past the last."""
+    groups: Collection[int]
+    partitions: int | None
+    """Of its operator's state; None: the number of shards is never changed."""
+    unchecked: bool
+    """Nobody has looked yet where Spark keeps its state."""
+
+    def check(self, query: StreamingQuery | None) -> None:
+        """Refuse, in a query's first batch, state that could not be split by its key."""
+        if query is None:
+            return
+        java = query._jsq.streamingQuery()  # noqa: SLF001 - no public way
+        if not lies_by_key(str(java.lastExecution().executedPlan().toString())):
+            raise BadInputError(
+                "rows are moved before they are grouped, so its state does not lie by its key",
+                where=self.operator,
+                hint="do that in a map before it, or leave max_shards out",
+            )
+        self.unchecked = False
+
+
+def share_of(context: UnitContext) -> Share:
+    """What the change that made a unit gave it."""
+    ranks, most = context.log.child(context.name).groups, context.segment.max_shards
+    partitions = block_of(ranks, most).count if most > 1 else None
+    return Share(
+        operator=context.segment.name,
+        ranks=ranks,
+        groups=groups_between(*ranks, most),
+        partitions=partitions,
+        unchecked=(partitions or 1) > 1,
+    )
+
+
+def inherit(context: UnitContext, parents: Sequence[tuple[str, int]], *, rows: int) -> None:
+    """Begin with the state of others; `rows` of the clock source stand for one batch."""
+    inherit_state(
+        context.log,
+        context.unit,
+        context.generation,
+        parents,
+        context.segment,
+        rows=rows,
+        crash=context.crash,
+    )

@@ -1,0 +1,1 @@
+"""A run over HTTP: what `holdfast status` knows, and the commands, behind a token."""

@@ -1,0 +1,113 @@
+"""A pipeline whose operator is rescaled while it runs, in one process.
+
+Usage: rescale_driver.py RUN GENERATION SHARDS EPOCHS [SHARDS EPOCHS ...]
+Goes on from what is there: so many shards, if it has not had them yet, then so many more epochs.
+Started by tests in a process group of its own, so that a crash point can kill all of it.
+"""
+
+import datetime as dt
+import sys
+import time
+
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+
+from holdfast.deployment import UnitId
+from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.rescale import outcome, rescale, scalable
+from holdfast.runtime.spark.host import SparkUnitHost
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+DEADLINE_S = 240.0
+KEYS = 23
+
+
+def events(epoch, seed):
+    """Twelve rows a second of event time, over all keys in turn."""
+    return [
+        (START + dt.timedelta(seconds=epoch), f"k{(epoch * 12 + i) % KEYS}", epoch * 12 + i)
+        for i in range(12)
+    ]
+
+
+def windows(frame):
+    return (
+        frame.groupBy(F.window("ts", "5 seconds"), "key")
+        .agg(F.sum("value").alias("total"), F.count("*").alias("rows"))
+        .select(F.col("window.start").alias("start"), "key", "total", "rows")
+    )
+
+
+def pipeline():
+    p = Pipeline("rescaled", event_time=("ts", "1 second"), epoch="0.4s")
+    source = Generator(function=events, schema="ts timestamp, key string, value bigint", seed=0)
+    rows = p.source("events", source)
+    p.sink("sums", rows.aggregate("window", windows, key="key", max_shards=4), Parquet("sums"))
+    return p
+
+
+class Running:
+    """All units of a run in this process, heirs included."""
+
+    def __init__(self, spark, folder, *, generation=1):
+        self.pipeline = pipeline()
+        self.deployment = deploy(self.pipeline)
+        self.folder = folder
+        self.host = SparkUnitHost(
+            self.deployment, self.pipeline, folder, keep_input=True, spark=spark
+        )
+        self.log = SliceLog(folder)
+        self.generation = generation
+        self.begun = set()
+        for unit in self.deployment.units():
+            self.start(str(unit))
+
+    def start(self, name):
+        if name not in self.begun:
+            self.begun.add(name)
+            self.host.start(UnitId.parse(name), self.generation, self.generation - 1 or None)
+
+    def poll(self):
+        found = {str(item.unit): item for item in self.host.poll()}
+        for item in found.values():
+            assert item.state != "failed", item.error
+            for heir in item.heirs if item.state == "ended" else ():
+                self.start(heir)
+        return found
+
+    def until(self, condition):
+        end = time.monotonic() + DEADLINE_S
+        while not condition(found := self.poll()):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        return found
+
+    def deliver(self, epochs):
+        """Go on until so many more epochs are delivered."""
+        at = max(item.epoch for item in self.poll().values() if item.unit.segment == "sums")
+        self.until(lambda found: found["sums.0#0"].epoch >= max(at, 0) + epochs)
+
+    def scale(self, shards):
+        segment = scalable(self.deployment, "window")
+        changes = rescale(self.log, segment, shards, reason="test")
+        for change in changes:
+            for child in change.children:
+                self.start(child.unit)
+        self.until(lambda _: all(outcome(self.log, change) for change in changes))
+        return changes
+
+
+def main(folder, generation, steps):
+    run = Running(None, folder, generation=generation)
+    try:
+        run.deliver(4)
+        for shards, epochs in steps:
+            run.scale(shards)
+            run.deliver(epochs)
+    finally:
+        run.host.close()
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[2:]]
+    main(sys.argv[1], numbers[0], list(zip(numbers[1::2], numbers[2::2], strict=True)))

@@ -1,0 +1,128 @@
+"""Changes that rescale: which blocks are split and merged, whoever else asks at the same time."""
+
+import pytest
+
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment.blocks import even_blocks
+from holdfast.errors import BadInputError
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.rescale import carry_out, outcome, rescale, scalable, shape_of
+from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.handover import Birth
+from holdfast.streams.records import Range, Slice
+from holdfast.streams.steps import Put, ranges, slices
+
+pytestmark = pytest.mark.unit
+
+COUNT = Segment(
+    name="count",
+    kind="inner",
+    operators=("split", "count"),
+    inputs=("lines@word",),
+    outputs=(Boundary(operator="count"),),
+    max_shards=8,
+    stateful=True,
+)
+FIXED = Segment(name="lines", kind="source", operators=("lines",))
+DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(FIXED, COUNT), fingerprints={})
+
+
+def opened(store=None):
+    log = SliceLog("run", store or MemoryStorage())
+    begin(log, DEPLOYMENT)
+    return log
+
+
+def shape(log):
+    return [(block.first, block.count) for block in sorted(shape_of(log, COUNT))]
+
+
+def test_a_unit_is_split_into_blocks():
+    """Each child owns its own ranks, and is named by the change."""
+    log = opened()
+    (change,) = rescale(log, COUNT, 2, reason="test")
+    assert change.parents == ("count.0#0",)
+    assert [(c.unit, c.groups) for c in change.children] == [
+        ("count.1#0", (0, 64)),
+        ("count.1#1", (64, 128)),
+    ]
+    assert shape(log) == [(0, 4), (4, 4)]
+    assert rescale(log, COUNT, 2, reason="again") == []
+
+
+def test_another_change_may_follow_before_the_first_is_done():
+    """It goes on from the shape that will be: parents that are not born yet."""
+    log = opened()
+    rescale(log, COUNT, 2, reason="test")
+    (change,) = rescale(log, COUNT, 3, reason="test", load=lambda block: -block.first)
+    assert change.parents == ("count.1#0",)
+    assert shape(log) == [(0, 2), (2, 2), (4, 4)]
+    changes = rescale(log, COUNT, 1, reason="test")
+    assert [set(change.parents) for change in changes] == [{"count.1#1", "count.2#0", "count.2#1"}]
+
+
+def test_two_who_ask_at_once_do_not_disagree():
+    """One's change takes the number; the other works out what is left to do."""
+    store = MemoryStorage()
+    mine, other = opened(store), opened(store)
+    decided = rescale(other, COUNT, 4, reason="other")
+    assert rescale(mine, COUNT, 4, reason="mine") == []
+    assert len(decided) == 1
+    assert len(decided[0].children) == 4
+
+
+def test_given_blocks_are_taken_as_they_are():
+    """An autoscaler says which; parts that do not depend on each other are changes of their own."""
+    log = opened()
+    rescale(log, COUNT, 4, reason="test")
+    first, second = even_blocks(2, 8)
+    changes = rescale(log, COUNT, [*first.halves, second], reason="test")
+    assert [len(change.parents) for change in changes] == [2]
+    assert shape(log) == [(0, 2), (2, 2), (4, 4)]
+
+
+def publish(log, unit, number, after, upto):
+    log.run(
+        _put(Put(ranges(unit), number, Range(unit=unit, number=number, after=after, upto=upto)))
+    )
+    item = Slice(unit=unit, number=number, after=after, upto=upto)
+    log.run(_put(Put(slices(unit), number, item)))
+
+
+def _put(operation):
+    yield operation
+
+
+def test_a_change_is_done_when_its_children_publish():
+    """Until then nothing is said of it."""
+    log = opened()
+    publish(log, "count.0#0", 0, -1, 3)
+    (change,) = rescale(log, COUNT, 2, reason="test")
+    carry_out(log, "count")
+    assert outcome(log, change) is None
+    steps = log.steps()
+    position = log.run(steps.position_at("count.0#0", 1))
+    ended = log.run(steps.next_step("count.0#0", position, (), lambda *_: None))
+    assert ended.why == "handed over"
+    born = log.run(log.steps().birth("count.1#0"))
+    assert isinstance(born, Birth)
+    assert (born.epoch, born.parents) == (3, (("count.0#0", 0),))
+    assert outcome(log, change) is None
+    for child in change.children:
+        publish(log, child.unit, 0, 3, 4)
+    found = outcome(log, change)
+    assert found is not None
+    assert found.epoch == 3
+
+
+def test_what_cannot_be_scaled_is_refused():
+    """Sources, operators without max_shards, numbers out of bounds."""
+    assert scalable(DEPLOYMENT, "split") == COUNT
+    with pytest.raises(BadInputError, match="fixed"):
+        scalable(DEPLOYMENT, "lines")
+    with pytest.raises(BadInputError, match="scalable: count"):
+        scalable(DEPLOYMENT, "cuont")
+    for shards in (0, 9):
+        with pytest.raises(BadInputError, match="1 to 8"):
+            rescale(opened(), COUNT, shards, reason="test")
