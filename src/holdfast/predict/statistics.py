@@ -157,6 +157,9 @@ def _noted(value: float, p95: float | None = None, *, how: str, samples: int = 0
     return Measure(value=value, p95=p95, how=how, samples=samples)
 
 
+_JAVA = "a profile with slices through Python times what Java takes of it, both in turn"
+
+
 REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     cores=2,
     slice_write=Affine(
@@ -168,7 +171,7 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
         per_byte=_noted(1.0e-8, how="CPU time of 1,000 to 200,000 rows of 100 bytes", samples=12),
     ),
     state_write=Affine(
-        fixed=_noted(0.093, how="what an empty batch takes longer that keeps state", samples=13),
+        fixed=_noted(0.062, how=f"{_JAVA}: empty batches, with state less without", samples=2),
         per_byte=_noted(0.0, 1.7e-8, how="Spark's commit time over changelog bytes", samples=12),
     ),
     state_read=Affine(
@@ -179,16 +182,17 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     detection=_noted(0.042, 0.06, how="kill -9 of a node until known", samples=8),
     restore_warm=_noted(0.93, 1.3, how="kill -9 of a node with a warm spare", samples=4),
     first_batch=_noted(0.59, 0.92, how="the part of a warm restore after the start", samples=4),
-    restore_cold=_noted(10.9, 12.0, how="kill -9 of a node without a spare", samples=5),
+    restore_cold=_noted(8.2, 9.0, how=f"{_JAVA}: a new session to its first slice", samples=2),
     restore_thread=_noted(0.077, 0.1, how="kill -9 of a node with a source", samples=6),
     takeover_cpu=_noted(0.64, how="CPU time of a warm restore over its duration", samples=6),
-    batch_floor=_noted(0.129, 0.139, how="from one empty batch to the next", samples=13),
-    batch_cpu=_noted(0.097, 0.102, how="CPU time from one empty batch to the next", samples=13),
+    batch_floor=_noted(0.075, 0.081, how=f"{_JAVA}: empty batches", samples=2),
+    batch_cpu=_noted(0.068, 0.071, how=f"{_JAVA}: CPU time of empty batches", samples=2),
     refill=_noted(19.7, 24.0, how="kill -9 until another spare was warm", samples=10),
     spare_cost=_noted(0.072, how="0.9 GB resident at 12.6 GB a core"),
 )
-"""By `holdfast profile` on 2 cores with PySpark 4.3.0 and Java 17; plans without a profile of their
-own rest on it."""
+"""By `holdfast profile` on 2 quiet cores with PySpark 4.3.0 and Java 17, slices through Python; of
+some numbers `benchmarks/batches.py` has measured how much of that Java takes. Plans without a
+profile of their own rest on it."""
 
 
 # -- files ---------------------------------------------------------------------------------------
