@@ -84,7 +84,7 @@ def test_cost_per_tuple(found):
 
 
 def test_what_operators_add_to_batches(found):
-    """State adds to every batch, and to the first one after a restart; sources have none."""
+    """State adds to every batch; takeovers were watched on a spare; sources have none."""
     source = found.operators["rate"]
     assert source.batch_fixed is source.first_fixed is None
     keep = found.operators["keep"]
@@ -93,7 +93,8 @@ def test_what_operators_add_to_batches(found):
     for name in ("burn", "copy", "thin", "keep"):
         one = found.operators[name]
         assert one.batch_fixed.samples >= 5, name
-        assert one.first_fixed.samples >= 3, name
+        assert one.first_fixed.how.startswith("takeover on a spare"), name
+        assert one.build.samples == one.takeover_cpu.samples == 1, name
 
 
 def test_every_number_says_how_it_was_come_by(found):
@@ -110,7 +111,7 @@ def test_every_number_says_how_it_was_come_by(found):
         SegmentPlan(operators=(1, 2, 3, 4), interval_s=1.0, snapshot_batches=10),
     ]
     promised = model.predict(plans, 1, uncut_cpu=1.0)
-    assert promised.cpu > known.ROWS_PER_SECOND * known.BURN_S
+    assert promised.pace.cpu > known.ROWS_PER_SECOND * known.BURN_S
 
 
 def test_an_interrupted_profile_leaves_nothing_behind(tmp_path):

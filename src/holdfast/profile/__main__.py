@@ -1,7 +1,8 @@
 """The process that a profile runs Spark in; `launch` starts it and reads its lines.
 
-Lines on standard output are JSON objects: {"say": text}, then {"statistics": text} or {"error":
-{what, where, hint}}. Everything else that Java and Spark print goes to standard error.
+Lines on standard output are JSON objects: {"say": text}, then {"statistics": text}, with
+--takeovers {"takeovers": [...]}, or {"error": {what, where, hint}}. Everything else that Java and
+Spark print goes to standard error.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import sys
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from holdfast.errors import BadInputError, HoldfastError
@@ -19,6 +21,7 @@ from holdfast.pipeline import load_pipeline
 from holdfast.predict.statistics import dump_statistics
 from holdfast.profile.cpu import CpuMeter
 from holdfast.profile.spark.measure import Work, measure_on_spark
+from holdfast.profile.spark.takeovers import measure_takeovers
 from holdfast.rundir.application import app_folder
 
 WATCH_S = 0.5
@@ -30,6 +33,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--takeovers", action="store_true")
     args = parser.parse_args()
     # Whatever a user's function prints must not get between our lines.
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -42,6 +46,12 @@ def main() -> None:
     threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     try:
         os.chdir(app_folder(args.app))
+        if args.takeovers:
+            watched = measure_takeovers(
+                load_pipeline(args.app), args.folder, lambda text: tell(say=text)
+            )
+            tell(takeovers=[asdict(one) for one in watched])
+            os._exit(0)
         work = Work(
             pipeline=load_pipeline(args.app),
             seconds=args.seconds,

@@ -22,6 +22,8 @@ FloatArray = NDArray[np.float64]
 
 FEW = 20
 """Below so many observations the largest one stands for the 95th percentile."""
+KEPT = 32
+"""So many observations are kept of a duration."""
 _MAD_SIGMA = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
 _MEDIAN_LOSS = 1.25
@@ -43,7 +45,13 @@ def duration(values: Sequence[float], how: str) -> Measure:
     found = np.asarray(values, float)
     middle = float(np.median(found))
     high = float(found.max() if len(found) < FEW else np.quantile(found, 0.95))
-    return Measure(value=middle, p95=max(high, middle), samples=len(found), how=how)
+    return Measure(
+        value=middle,
+        p95=max(high, middle),
+        samples=len(found),
+        how=how,
+        values=tuple(found[-KEPT:].tolist()),
+    )
 
 
 def mean(values: Sequence[float], how: str) -> Measure:

@@ -12,14 +12,16 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.predict.statistics import Statistics, parse_statistics
 from holdfast.profile.cache import cores, save_machine
 from holdfast.profile.recoveries import measure_recoveries
+from holdfast.profile.taken import Takeover, with_takeovers
 from holdfast.rundir.application import absolute_app
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
 
@@ -33,7 +35,9 @@ def measure(app: str, seconds: float, *, quick: bool, say: Say) -> Statistics:
         say(f"this machine is busy (load average {busy:.1f}): durations will come out too long")
     with tempfile.TemporaryDirectory(prefix="holdfast-profile-") as name:
         folder = Path(name)
-        found = _measure_apart(absolute_app(app), seconds, folder, quick=quick, say=say)
+        target = absolute_app(app)
+        found = _statistics(_apart(target, seconds, folder, quick=quick, say=say))
+        found = with_takeovers(found, _watched(target, folder, say))
         if quick:
             return found
         machine = measure_recoveries(found.machine, folder / "recoveries", say=say)
@@ -41,15 +45,39 @@ def measure(app: str, seconds: float, *, quick: bool, say: Say) -> Statistics:
         return replace(found, machine=machine)
 
 
-def _measure_apart(app: str, seconds: float, folder: Path, *, quick: bool, say: Say) -> Statistics:
+def _statistics(message: Mapping[str, Any]) -> Statistics:
+    return parse_statistics(message["statistics"], origin="the profile")
+
+
+def _watched(app: str, folder: Path, say: Say) -> list[Takeover]:
+    """Takeovers on a spare; none if that fails: what was measured before is still good."""
+    try:
+        found = _apart(app, 0.0, folder, takeovers=True, say=say)
+    except (BadInputError, CheckFailedError) as error:
+        say(f"takeovers could not be watched: {error}")
+        return []
+    return [Takeover(**one) for one in found["takeovers"]]
+
+
+def _apart(
+    app: str,
+    seconds: float,
+    folder: Path,
+    *,
+    quick: bool = False,
+    takeovers: bool = False,
+    say: Say,
+) -> Mapping[str, Any]:
+    """What a process of its own answers."""
     launch = secrets.token_hex(8)
     command = [
         *(sys.executable, "-m", "holdfast.profile", app),
         *("--seconds", str(seconds), "--folder", str(folder)),
         *(["--quick"] if quick else []),
+        *(["--takeovers"] if takeovers else []),
     ]
     scratch = folder / "scratch"
-    scratch.mkdir()
+    scratch.mkdir(exist_ok=True)
     # Temporary files of all its processes go where they are removed with the rest.
     places = {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
     with (folder / "profile.err").open("w+b") as errors:
@@ -65,9 +93,9 @@ def _measure_apart(app: str, seconds: float, folder: Path, *, quick: bool, say: 
             if process.stdout is None:
                 raise AssertionError("its standard output is a pipe")
             for line in process.stdout:
-                answer = _take(json.loads(line), say)
-                if answer is not None:
-                    return answer
+                message: dict[str, Any] = json.loads(line)
+                if not _told(message, say):
+                    return message
         finally:
             kill_session(process.pid, launch)
             process.wait()
@@ -77,15 +105,15 @@ def _measure_apart(app: str, seconds: float, folder: Path, *, quick: bool, say: 
         raise CheckFailedError(_last_words(errors.read().decode(errors="replace")))
 
 
-def _take(message: dict[str, object], say: Say) -> Statistics | None:
+def _told(message: dict[str, Any], say: Say) -> bool:
+    """Whether a line was only progress; an error is raised."""
     match message:
         case {"say": str(text)}:
             say(text)
-        case {"statistics": str(text)}:
-            return parse_statistics(text, origin="the profile")
+            return True
         case {"error": {"what": str(what), "where": str(where), "hint": str(hint)}}:
             raise BadInputError(what, where=where, hint=hint)
-    return None
+    return False
 
 
 def _last_words(text: str) -> str:

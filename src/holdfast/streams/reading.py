@@ -168,7 +168,8 @@ class Reading:
             number = first = tail.following
             found: list[Slice] = []
             seal: Seal | None = None
-            ended = tail.reaches(horizon)
+            looked = not tail.reaches(horizon)
+            ended = not looked
             while not ended:
                 item = yield Get(folder, number)
                 if isinstance(item, Slice):
@@ -180,16 +181,13 @@ class Reading:
                     seal, ended = item, True
             # Trimmed while we read: a gap looks like the end, and what a sleeper puts into it
             # looks like a slice or a seal.
-            if (number > first or seal is not None) and (
-                yield from self.floor_now(folder)
-            ).number > first:
+            if looked and (yield from self.floor_now(folder)).number > first:
                 del self._tails[unit]
                 continue
             tail.items += found
             tail.following, tail.seal = number, seal or tail.seal
             if tail.seal is not None:
                 self._seals[unit] = tail.seal
-            self._note_end(unit, tail, horizon)
             return Log(slices=tuple(tail.items), seal=tail.seal, following=number)
 
     def _tail(self, unit: str, after: int) -> Steps[_Tail]:
@@ -224,12 +222,12 @@ class Reading:
                 high = middle
         return low
 
-    def _note_end(self, unit: str, tail: _Tail, horizon: int | None) -> None:
+    def _note_end(self, unit: str, horizon: int | None) -> None:
+        """Remember a log that ended before the horizon; it may go on at any moment."""
+        tail = self._tails[unit]
         reached = tail.items[-1].upto if tail.items else tail.after
         # One that was born beyond the horizon has not run out before it: others may go on there.
-        if tail.reaches(horizon) or (horizon is not None and reached >= horizon):
-            self._ran_out.pop(unit, None)
-        else:
+        if tail.seal is None and (horizon is None or reached < horizon):
             self._ran_out[unit] = (reached, tail.following)
 
     def wanted(self) -> list[tuple[str, int]]:
@@ -382,6 +380,8 @@ class Reading:
     ) -> Steps[set[int]]:
         """The ends of a log and of what its seal leads to by `run`."""
         log = yield from self._log_after(unit, after, horizon)
+        if after is not None and log.seal is None:
+            self._note_end(unit, horizon)
         ends = {item.upto for item in log.slices}
         if log.seal is not None and log.seal.how == "run":
             following = yield from self.change(stream, log.seal.change)

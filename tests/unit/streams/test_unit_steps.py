@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from holdfast.streams.floors import Floors
-from holdfast.streams.records import Change, Child, Seal, Slice
-from holdfast.streams.steps import Put, changes, drive, slices
+from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import Change, Child, Floor, Seal, Slice
+from holdfast.streams.steps import Delete, Put, RaiseFloor, changes, drive, slices
 from holdfast.streams.unit import Position, Proposal, RunBatch
 from holdfast.testing.hands.memory import Memory
 
@@ -78,3 +81,39 @@ def test_a_log_born_beyond_the_horizon_hides_no_end(reach):
     found = step(reach)
     assert isinstance(found, RunBatch)
     assert found.range.upto == 11
+
+
+@pytest.mark.parametrize("reach", [1, 2, 512])
+def test_a_unit_whose_interval_is_not_over_waits(reach):
+    """All there is was looked at and will not do: it waits for more, and names it."""
+    memory = Memory()
+    for stream in ("source", "sum"):
+        begin(memory, stream)
+    publish(memory, "source.0#0", [0])
+    protocol = Floors(NoWiring(), writer="w")
+    operations = itertools.count()
+
+    def execute(operation):
+        assert next(operations) < 1000, "it looks again and again"
+        return memory.execute(operation)
+
+    step = protocol.next_step(
+        "sum.0#0", Position(batch=0, after=-1), ("source",), lambda *_: None, reach=reach
+    )
+    assert drive(step, execute) == "waiting"
+    assert protocol.wanted() == [(slices("source.0#0"), 1)]
+
+
+def test_what_was_trimmed_meanwhile_is_no_end():
+    """One who slept finds nothing where slices were, and does not take that for an empty input."""
+    memory = Memory()
+    begin(memory, "source")
+    publish(memory, "source.0#0", [0, 1])
+    sleeper = Floors(NoWiring(), writer="w")
+    assert drive(sleeper.read("source", -1, 0), memory.execute)
+    publish(memory, "source.0#0", [0, 1, 2])
+    memory.execute(RaiseFloor(slices("source.0#0"), Floor(number=3, epoch=2)))
+    for number in range(3):
+        memory.execute(Delete(slices("source.0#0"), number))
+    with pytest.raises(TrimmedError):
+        drive(sleeper.read("source", 0, 2), memory.execute)

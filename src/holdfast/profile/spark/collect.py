@@ -72,7 +72,7 @@ def collect(
 ) -> Collected:
     """Run for at least so many seconds from when every operator has put out a slice."""
     deployment = cut_everywhere(pipeline)
-    host = SparkUnitHost(_pinned(deployment), pipeline, folder, keep_input=True, spark=spark)
+    host = SparkUnitHost(pinned(deployment), pipeline, folder, keep_input=True, spark=spark)
     log = SliceLog(folder)
     units = [
         UnitId(segment=segment.name, shard=shard)
@@ -122,7 +122,7 @@ def collect(
     return Collected(deployment=deployment, log=log, records=records, state=state, schemas=schemas)
 
 
-def _pinned(deployment: Deployment) -> Deployment:
+def pinned(deployment: Deployment) -> Deployment:
     """The deployment with one consumer more per boundary, for which the log must be kept."""
     pins = tuple(
         Segment(

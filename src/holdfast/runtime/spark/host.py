@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
@@ -47,10 +48,14 @@ from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.runtime.units.turns import Turns
 from holdfast.storage import open_storage
 from holdfast.streams.floors import RETAIN_BATCHES
 
 STOP_TIMEOUT_S = 15.0
+TURN_S = 20.0
+"""How long others wait at most for a unit to build its query."""
+TURN_POLL_S = 0.01
 FOLLOWER_BATCHES = 64
 """Batches that the log keeps beyond the usual where there are followers: they begin some behind."""
 
@@ -89,13 +94,14 @@ class SparkUnitHost:
         self._opening = threading.RLock()
         """Apart from `_lock`: a session takes seconds to start, statuses are asked meanwhile."""
         self._starts = threading.Lock()
+        self._turns = Turns(max(1, len(os.sched_getaffinity(0))))
         self._watch = NodeWatch()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
         self._store = open_storage(self._root, told=self._watch.told)
         ship_by_value(pipeline)
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
-        starting = _Starting(unit, generation)
+        starting = _Starting(unit, generation, self._turns.ask())
         with self._lock:
             self._units[unit] = starting
         threading.Thread(
@@ -200,14 +206,29 @@ class SparkUnitHost:
         try:
             unit = self._make(starting.unit, starting.generation, clone_from)
         except Exception as error:  # noqa: BLE001 - told by poll()
+            self._turns.withdraw(starting.turn)
             starting.fail(error, self._blame(starting.unit, error))
             return
+        if not isinstance(unit, SparkUnit):
+            self._turns.withdraw(starting.turn)
+            self._run(starting, unit)
+            return
+        self._turns.enter(starting.turn)
+        try:
+            if self._run(starting, unit):
+                _until_running(unit)
+        finally:
+            self._turns.leave()
+
+    def _run(self, starting: _Starting, unit: SparkUnit | ThreadUnit) -> bool:
+        """Let a unit run, unless it is not wanted any more."""
         with self._lock:
             if self._units.get(starting.unit) is not starting or starting.stopping:
                 starting.cancel()
-                return
+                return False
             self._units[starting.unit] = unit
             unit.start()
+            return True
 
     def _blame(self, unit: UnitId, error: BaseException) -> str:
         """The operator that an error names, else the one that the unit's segment ends with."""
@@ -352,8 +373,9 @@ def _status(unit: SparkUnit | ThreadUnit | _Starting) -> UnitReport:
 class _Starting:
     """Stands for a unit while its session and schemas are being made."""
 
-    def __init__(self, unit: UnitId, generation: int) -> None:
+    def __init__(self, unit: UnitId, generation: int, turn: int) -> None:
         self.unit, self.generation = unit, generation
+        self.turn = turn
         self.stopping = False
         self.progress = Progress(unit, generation)
 
@@ -372,3 +394,10 @@ class _Starting:
 
     def join(self, timeout_s: float) -> None:
         """Nothing runs yet."""
+
+
+def _until_running(unit: SparkUnit) -> None:
+    """Wait until a unit has built its query, or has failed; one that takes long holds up nobody."""
+    end = time.monotonic() + TURN_S
+    while _status(unit).state == "starting" and time.monotonic() < end:
+        time.sleep(TURN_POLL_S)
