@@ -125,7 +125,7 @@ class Deployment:
     def replicas(self) -> tuple[UnitId, ...]:
         """All that runs: units, upstream first, and then their followers in the same order."""
         followers = [
-            UnitId(segment=segment.name, shard=shard, replica=1)
+            UnitId(segment=segment.name, shard=shard, change=segment.change, replica=1)
             for segment in self.segments
             for shard in segment.followers
         ]
