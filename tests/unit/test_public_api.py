@@ -106,8 +106,8 @@ def test_names_for_tests() -> None:
 def test_commands() -> None:
     """What scripts call."""
     assert " ".join(sorted(get_command(app).commands)) == (
-        "chaos check demo doctor init kill logs nodes plan profile prove reproduce retry run scale "
-        "status stop topology verify web"
+        "chaos check demo doctor init kill log logs nodes plan profile prove reproduce retry run "
+        "scale status stop topology verify web"
     )
 
 

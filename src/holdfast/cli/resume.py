@@ -6,58 +6,163 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.rundir.paths import is_run
 from holdfast.rundir.spec import RunSpec, read_spec
+from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
+from holdfast.runtime.log.anew import Start, begin_anew, first_epoch, with_changes
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.start import (
+    find_gap,
+    lost_offset,
+    rebuilt_start,
+    refusal,
+    thread_start,
+)
 
-if TYPE_CHECKING:
-    from holdfast.runtime.log.slicelog import SliceLog
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """Where what begins anew is to begin, as `--from` says."""
+
+    everyone: Start | None = None
+    operators: Mapping[str, Start] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, words: Collection[str]) -> Starts:
+        """EPOCH, `now` or `earliest` for all, or OPERATOR=... for one."""
+        everyone: Start | None = None
+        operators: dict[str, Start] = {}
+        for word in words:
+            operator, equals, told = word.rpartition("=")
+            start = _start(told, word)
+            if equals:
+                operators[operator] = start
+            elif everyone is not None:
+                raise BadInputError("is said twice", where="--from", hint="--from OPERATOR=EPOCH")
+            else:
+                everyone = start
+        return cls(everyone=everyone, operators=operators)
+
+    def of(self, operator: str) -> Start | None:
+        return self.operators.get(operator, self.everyone)
 
 
-def check_resume(run_dir: Path, spec: RunSpec, reset: Collection[str]) -> bool:
-    """Whether there is something to go on with; raises if it does not fit what is to run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """What a run directory is gone on with."""
+
+    spec: RunSpec
+    """With the changes that its segments have begun with."""
+    fresh: Mapping[str, int] = field(default_factory=dict)
+    """Segments that begin anew, and the first epoch they read."""
+
+
+def check_resume(
+    run_dir: Path, spec: RunSpec, reset: Collection[str], starts: Starts | None = None
+) -> Resume | None:
+    """What there is to go on with; raises if it does not fit what is to run. None: nothing."""
+    starts = starts or Starts()
     if not is_run(run_dir):
-        if reset:
+        if reset or starts != Starts():
             raise BadInputError("nothing to reset", where=str(run_dir))
-        return False
+        return None
     before = read_spec(run_dir).deployment
-    after = spec.deployment
-    if before.pipeline != after.pipeline:
+    if before.pipeline != spec.deployment.pipeline:
         raise BadInputError(
             f"holds a run of pipeline {before.pipeline!r}",
             where=str(run_dir),
             hint="choose another --run-dir",
         )
-    operators = {name for segment in after.segments for name in segment.operators}
-    for name in reset:
-        if name not in operators:
-            raise BadInputError("no such operator", where=f"--reset {name}")
-    if before.epoch_s != after.epoch_s:
+    if before.epoch_s != spec.deployment.epoch_s:
         raise BadInputError(
-            f"the epoch was {before.epoch_s} s and is {after.epoch_s} s now",
-            where=after.pipeline,
+            f"the epoch was {before.epoch_s} s and is {spec.deployment.epoch_s} s now",
+            where=before.pipeline,
             hint="keep it, or choose another --run-dir",
         )
-    fresh = {segment.name for segment in affected(after, reset)}
+    log = SliceLog(run_dir)
+    spec = replace(spec, deployment=with_changes(log, spec.deployment))
+    after = spec.deployment
+    chosen = _chosen(before, after, reset, starts)
+    fresh = _fresh(log, after, chosen, starts)
     for refused, back in (
         (_changed_code(before, after, fresh), "use the same code"),
         (_changed_plan(before, after, fresh), "use the same plan"),
     ):
         if refused is not None:
             operator, error = refused
+            if operator not in before.fingerprints and operator in _sinks(after):
+                raise error
             # What it would be told after a reset, it is told at once.
-            wider = {segment.name for segment in affected(after, [*reset, operator])}
-            gap = _gap(run_dir, spec, wider)
+            wider = {item.name: 0 for item in affected(after, [*chosen, operator])}
+            gap = _gap(log, spec, {**wider, **fresh})
             raise error if gap is None else _after_reset(error, gap, back)
-    gap = _gap(run_dir, spec, fresh)
+    gap = _gap(log, spec, fresh)
     if gap is not None:
         raise gap
-    return True
+    return Resume(spec=spec, fresh=fresh)
+
+
+def _start(told: str, word: str) -> Start:
+    if told in ("now", "earliest"):
+        return "now" if told == "now" else "earliest"
+    if not told.isdigit():
+        raise BadInputError("is not an epoch, now or earliest", where=f"--from {word}")
+    return int(told)
+
+
+def _chosen(
+    before: Deployment, after: Deployment, reset: Collection[str], starts: Starts
+) -> list[str]:
+    """Operators that begin anew: those to be reset, and sinks added since that say where."""
+    operators = {name for segment in after.segments for name in segment.operators}
+    for name, option in (*((name, "--reset") for name in reset), *_named(starts)):
+        if name not in operators:
+            raise BadInputError("no such operator", where=f"{option} {name}")
+    added = [
+        segment.name
+        for segment in after.segments
+        if segment.kind == "exporter"
+        and segment.name not in before.fingerprints
+        and starts.of(segment.name) is not None
+    ]
+    chosen = list(dict.fromkeys([*reset, *added]))
+    idle = [name for name in starts.operators if name not in chosen]
+    if idle or (starts.everyone is not None and not chosen):
+        where = f"--from {idle[0]}=" if idle else "--from"
+        raise BadInputError("nothing is reset or added there", where=where, hint="--reset OPERATOR")
+    return chosen
+
+
+def _named(starts: Starts) -> list[tuple[str, str]]:
+    return [(name, "--from") for name in starts.operators]
+
+
+def _fresh(
+    log: SliceLog, deployment: Deployment, chosen: Collection[str], starts: Starts
+) -> dict[str, int]:
+    """Segments that begin anew, and where: with everything that reads from them."""
+    together: dict[Start, list[str]] = {}
+    for name in chosen:
+        start = starts.of(name)
+        together.setdefault(0 if start is None else start, []).append(name)
+    found: dict[str, int] = {}
+    for start, names in together.items():
+        segments = affected(deployment, names)
+        epoch = first_epoch(log, deployment, segments, start)
+        for segment in segments:
+            if found.setdefault(segment.name, epoch) != epoch:
+                raise BadInputError(
+                    f"would begin at epochs {found[segment.name]} and {epoch}",
+                    where=segment.name,
+                    hint="give all it reads from one --from",
+                )
+    return found
 
 
 def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segment, ...]:
@@ -71,40 +176,24 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
     return tuple(chosen)
 
 
-def reset_operators(run_dir: Path, deployment: Deployment, operators: Collection[str]) -> list[str]:
-    """Forget state, slices and progress of the affected segments; gives their names."""
-    from holdfast.rundir.layout import SCHEMAS, stream_folder, unit_folder
-    from holdfast.runtime.log.slicelog import SliceLog
+def reset_operators(run_dir: Path, resume: Resume) -> RunSpec:
+    """Let segments begin anew; gives what is to run then.
+
+    The state and slices they had are removed once nobody needs them. Schemas may have changed with
+    the code, and static tables are read again.
+    """
+    from holdfast.rundir.layout import SCHEMAS
     from holdfast.storage.identity import new_id
 
-    log = SliceLog(run_dir)
-    layout, store = log.layout, log.store
-    chosen = affected(deployment, operators)
-    # A kill may leave half of this. So readers go first: none is left to go on in a log that is
-    # numbered anew. A unit with a checkpoint goes by that, then by its records: without them it
-    # begins with batch 0, or is refused if that is trimmed. A source goes by its records alone.
-    for segment in reversed(chosen):
-        units = _units(log, segment)
-        state = [layout.checkpoints(unit) for unit in units]
-        records = [unit_folder(unit) for unit in units]
-        # Last: a unit that still has state goes on with the tables it was made with.
-        tables = [layout.tables(name) for name in segment.operators]
-        folders = [*state, *records, stream_folder(segment.name), *tables]
-        for folder in folders:
-            # Whole or not at all; what lies aside is removed here, or when a run is started.
-            store.remove_folder(folder, aside=layout.removed(new_id()))
-    # Schemas may have changed with the code. The journal stays: it knows the generations, and a
-    # number handed out twice would pass for a zombie.
-    store.delete(SCHEMAS)
-    return [segment.name for segment in chosen]
-
-
-def _units(log: SliceLog, segment: Segment) -> list[str]:
-    """All units that have ever carried a segment's stream, and those that are to."""
-    made = log.run(log.steps().changes_of(segment.name))
-    known = [child.unit for change in made for child in change.children]
-    first = [str(UnitId(segment=segment.name, shard=shard)) for shard in range(segment.shards)]
-    return list(dict.fromkeys([*known, *first]))
+    log, deployment = SliceLog(run_dir), resume.spec.deployment
+    made = begin_anew(log, deployment, resume.fresh)
+    for segment in deployment.segments:
+        if segment.name in resume.fresh:
+            for name in segment.operators:
+                folder = log.layout.tables(name)
+                log.store.remove_folder(folder, aside=log.layout.removed(new_id()))
+    log.store.delete(SCHEMAS)
+    return replace(resume.spec, deployment=made)
 
 
 def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:
@@ -117,21 +206,11 @@ def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:
     return found
 
 
-def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
+def _gap(log: SliceLog, spec: RunSpec, fresh: Mapping[str, int]) -> BadInputError | None:
     """Why a unit could only wait for ever for slices that are trimmed, if one could."""
-    from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
-    from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.log.start import (
-        find_gap,
-        lost_offset,
-        rebuilt_start,
-        refusal,
-        thread_start,
-    )
-
     if spec.host != "spark":
         return None
-    log, deployment = SliceLog(run_dir), spec.deployment
+    deployment = spec.deployment
     for unit in _present(log, deployment):
         segment = deployment.segment(unit.segment)
         anew = segment.name in fresh
@@ -154,7 +233,7 @@ def _gap(run_dir: Path, spec: RunSpec, fresh: set[str]) -> BadInputError | None:
             first = 0 if anew else thread_start(log, unit)
         gap = None if first is None else find_gap(log, deployment, unit, first=first, fresh=fresh)
         if gap is not None:
-            chosen = fresh if anew else ()
+            chosen = tuple(fresh) if anew else ()
             return refusal(log, deployment, gap, checkpointed=checkpointed, chosen=chosen)
     return None
 
@@ -165,16 +244,24 @@ def _after_reset(error: BadInputError, gap: BadInputError, back: str) -> BadInpu
 
 
 def _changed_code(
-    before: Deployment, after: Deployment, fresh: set[str]
+    before: Deployment, after: Deployment, fresh: Collection[str]
 ) -> tuple[str, BadInputError] | None:
     """An operator whose code is not that of the run and which is not reset, and what to say."""
     covered = {
         name for segment in after.segments if segment.name in fresh for name in segment.operators
     }
+    sinks = _sinks(after)
     for name, fingerprint in after.fingerprints.items():
         known = before.fingerprints.get(name)
         if name in covered or known == fingerprint:
             continue
+        if known is None and name in sinks:
+            return name, BadInputError(
+                "is new since this run began",
+                where=name,
+                hint=f"say where it begins: --from {name}=now, earliest or an epoch; "
+                "or choose another --run-dir",
+            )
         what = "is new" if known is None else "its code or options have changed"
         return name, BadInputError(
             f"{what} since this run began",
@@ -185,17 +272,28 @@ def _changed_code(
     return None
 
 
+def _sinks(deployment: Deployment) -> set[str]:
+    return {segment.name for segment in deployment.segments if segment.kind == "exporter"}
+
+
 def _changed_plan(
-    before: Deployment, after: Deployment, fresh: set[str]
+    before: Deployment, after: Deployment, fresh: Collection[str]
 ) -> tuple[str, BadInputError] | None:
     """An operator whose segment is not that of the run and which is not reset, and what to say."""
     known = {segment.name: segment for segment in before.segments}
     for segment in after.segments:
-        if segment.name not in fresh and known.get(segment.name) != segment:
+        before_it = known.get(segment.name)
+        same = before_it is not None and _paced_alike(before_it) == _paced_alike(segment)
+        if segment.name not in fresh and not same:
             operator = segment.operators[0]
             return operator, BadInputError(
-                "the plan cuts, shards or paces it otherwise than when this run began",
+                "the plan cuts or shards it otherwise than when this run began",
                 where=segment.name,
                 hint=f"use the same plan, --reset {operator}, or another --run-dir",
             )
     return None
+
+
+def _paced_alike(segment: Segment) -> Segment:
+    """A segment without what may change from start to start: intervals, and its present units."""
+    return replace(segment, change=0, batch_epochs=1, snapshot_batches=1)

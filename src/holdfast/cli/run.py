@@ -84,6 +84,14 @@ def run(
     reset: Annotated[
         list[str] | None, typer.Option("--reset", help="Operator whose state is dropped.")
     ] = None,
+    begin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            help="Where reset operators and added sinks begin: EPOCH, now or earliest, or "
+            "OPERATOR=... for one; default: 0.",
+        ),
+    ] = None,
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
@@ -100,7 +108,7 @@ def run(
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
-    from holdfast.cli.resume import affected, check_resume, reset_operators
+    from holdfast.cli.resume import Starts, check_resume, reset_operators
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import RunSpec
@@ -126,13 +134,18 @@ def run(
     )
     count = plan_nodes(planned, nodes)
     require_apart(deployment, nodes=count, domains=domains)
-    together = plan_together(planned, deployment, count)
-    order = planned_order(pipeline, deployment, recovery_order)
-    policy = _policy(deployment, count, max_units, together, order)
-    spec = RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
+
+    def spec_of(deployment: Deployment) -> RunSpec:
+        together = plan_together(planned, deployment, count)
+        order = planned_order(pipeline, deployment, recovery_order)
+        policy = _policy(deployment, count, max_units, together, order)
+        return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
+
+    spec = spec_of(deployment)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
-    resumed = check_resume(directory, spec, reset or [])
-    fresh = {segment.name for segment in affected(spec.deployment, reset or [])}
+    resumed = check_resume(directory, spec, reset or [], Starts.parse(begin or []))
+    spec = spec_of(resumed.spec.deployment) if resumed else spec
+    fresh = resumed.fresh if resumed else {}
     check_sinks(pipeline, directory, fresh)
     if host == "spark":
         sound_pipeline(app, _note, made=pipeline)
@@ -144,9 +157,10 @@ def run(
     )
     local = LocalRun(directory, spec, launch)
     local.require_free()
-    if reset:
-        dropped = reset_operators(directory, spec.deployment, reset)
-        _note(f"reset {', '.join(dropped)}")
+    if resumed and fresh:
+        begun = reset_operators(directory, resumed).deployment
+        local = LocalRun(directory, spec_of(begun), launch)
+        _note(", ".join(f"{name} begins at epoch {epoch}" for name, epoch in fresh.items()))
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
         from holdfast.runtime.spark.start.prepare import prepare

@@ -53,6 +53,8 @@ class Segment:
     """Names of the boundaries it reads, in the order its operators name them; a source has none."""
     outputs: tuple[Boundary, ...] = ()
     """One per distinct key its consumers ask for; an exporter has none."""
+    change: int = 0
+    """The change of its stream that its units begin with: another one after a reset."""
     shards: int = 1
     max_shards: int = 1
     """State partitions over all shards, each of which owns a block of them; a power of two. 1: the
@@ -113,9 +115,9 @@ class Deployment:
         return next(segment for segment in self.segments if segment.name == name)
 
     def units(self) -> tuple[UnitId, ...]:
-        """Those that the first change of every stream makes."""
+        """Those that every segment begins with; others may have taken their places since."""
         return tuple(
-            UnitId(segment=segment.name, shard=shard)
+            UnitId(segment=segment.name, shard=shard, change=segment.change)
             for segment in self.segments
             for shard in range(segment.shards)
         )
@@ -123,7 +125,7 @@ class Deployment:
     def replicas(self) -> tuple[UnitId, ...]:
         """All that runs: units, upstream first, and then their followers in the same order."""
         followers = [
-            UnitId(segment=segment.name, shard=shard, replica=1)
+            UnitId(segment=segment.name, shard=shard, change=segment.change, replica=1)
             for segment in self.segments
             for shard in segment.followers
         ]

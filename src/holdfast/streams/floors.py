@@ -103,6 +103,19 @@ class Floors(Repairs):
             )
         return min(pins, default=None)
 
+    def pinned_by(self, stream: str) -> Steps[list[tuple[str, int]]]:
+        """Who needs the stream after which epoch, for people: a stream by its end, or a unit."""
+        found: list[tuple[str, int]] = []
+        for reader in self._wiring.readers(stream):
+            changes = yield from self.changes_of(reader)
+            if changes and self._wiring.publishes(reader):
+                found.append((reader, (yield from self.last_end(reader))))
+            for child in (child for change in changes for child in change.children):
+                if stream in self._wiring.inputs(child.segment):
+                    pinned = yield from self._unit_pin(child.unit)
+                    found += [] if pinned is None else [(child.unit, pinned)]
+        return found
+
     def _pins_of_reader(self, stream: str, reader: str, levels: int = 1) -> Steps[list[int]]:
         """What the units of one reading stream pin: the giver of a pin before the taker."""
         pins: list[int] = []

@@ -38,8 +38,6 @@ class Birth:
     """Units whose state it takes over, each with the batch that has it; -1: that of its birth."""
     watermark_us: int | None = None
     """Of the inputs at that epoch, as the parents knew it."""
-    ends_at: int | None = None
-    """An end its batches must meet: a reset unit joins its stream there."""
     shared: bool = False
     """The state of its parents at these batches may have to be made: they published and died before
     they had committed. Clone the newest commit before, and run the recorded batches again."""
@@ -103,7 +101,7 @@ class Handover(Reading):
             passed = any(closing.next > change.number for closing in closed)
             return "void" if passed else "not yet"
         if change.start is not None:
-            return Birth(epoch=min(change.start, mine.end), ends_at=mine.end)
+            return Birth(epoch=change.start)
         if not change.shared:
             return Birth(epoch=mine.end)
         before = next(base for base, closing in known if closing == mine)

@@ -399,16 +399,20 @@ class Reading:
         seals = yield from self._last_seals(stream, base)
         if seals is None:
             return None
-        common = yield from self._common(stream, base, None)
-        start = _start((yield from self.bases(stream)))
+        following = yield from self.change(stream, max(seal.change for seal in seals))
+        end = following.start
+        if end is None:
+            common = yield from self._common(stream, base, None)
+            start = _start((yield from self.bases(stream)))
+            end = max([end for end in common if end > start], default=start)
         stored: Closing = yield Put(
             closings(stream),
             base.number,
             Closing(
                 stream=stream,
                 number=base.number,
-                end=max([end for end in common if end > start], default=start),
-                next=max(seal.change for seal in seals),
+                end=end,
+                next=following.number,
                 writer=self.writer,
             ),
         )

@@ -63,8 +63,9 @@ class Change:
     parents: tuple[str, ...] = ()
     """Units of a `run` that hand over; a `cut` stops whatever carries the stream."""
     start: int | None = None
-    """Children begin with empty state after this epoch: a new stream, a late sink, a reset. None:
-    where their parents have ended, with their state."""
+    """Children begin with empty state after this epoch: a new stream, a late sink, a reset, whose
+    stream goes on from there with whatever reads it begun anew as well. None: where their parents
+    have ended, with their state."""
     shared: bool = False
     """Of a `cut`: children take over the state of the logs before, at the closing's end."""
     reason: str = ""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,11 @@ from holdfast.verify.sinks import SinkContent, read_sink
 from holdfast.verify.slice_log import (
     Delivered,
     KeptSlice,
+    begun_after,
     dead_rows,
     delivered,
     epoch_length,
+    is_stream,
     kept_slices,
     late_rows,
 )
@@ -115,7 +117,7 @@ def verify(run_dir: Path, claims: Claims) -> Verdict:
     ]
     dead = dead_rows(run_dir)
     for sink in claims.sinks:
-        rows = _Input(kept=kept, dead=_dead_for(sink, dead))
+        rows = _Input(kept=kept, dead=_dead_for(sink, dead), after=_begun(run_dir, sink, kept))
         findings.append(_check_sink(run_dir, sink, rows))
     return Verdict(pipeline=claims.pipeline, findings=tuple(findings))
 
@@ -126,15 +128,18 @@ class _Input:
 
     kept: Mapping[str, Sequence[KeptSlice]]
     dead: Mapping[str, Counter[Canonical]]
+    after: int | None = None
+    """Of a sink that was begun anew: the epoch after which its rows count."""
 
     def rows(self, upto: int | None = None) -> dict[str, list[Row]]:
         """The rows of every source, or of its slices up to an epoch, quarantined ones left out."""
+        first = -1 if self.after is None else self.after
         rows: dict[str, list[Row]] = {}
         for source, slices in self.kept.items():
             gone = Counter(self.dead.get(source, {}))
             rows[source] = []
             for item in slices:
-                if upto is not None and item.upto > upto:
+                if item.upto <= first or (upto is not None and item.upto > upto):
                     continue
                 for row in item.rows:
                     if gone and gone[key := canonical(row)]:
@@ -142,6 +147,25 @@ class _Input:
                     else:
                         rows[source].append(dict(row))
         return rows
+
+
+def _begun(run_dir: Path, sink: SinkClaim, sources: Collection[str]) -> int | None:
+    """Where a sink was begun anew, with all before it but the sources; raises if alone."""
+    after = begun_after(run_dir, sink.name)
+    if after is None:
+        return None
+    others = {name: begun_after(run_dir, name) for name in sink.upstream if name not in sources}
+    older = sorted(name for name, start in others.items() if start not in (after, None))
+    older += sorted(
+        name for name, start in others.items() if start is None and is_stream(run_dir, name)
+    )
+    if older:
+        raise BadInputError(
+            f"was begun at epoch {after + 1}, and {older[0]} before it was not: what follows from "
+            "the rows since then cannot be told",
+            where=sink.name,
+        )
+    return after
 
 
 def _dead_for(

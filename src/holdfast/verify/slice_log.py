@@ -161,6 +161,20 @@ def kept_folder(run_dir: Path) -> Path:
     return run_dir / "kept"
 
 
+def is_stream(run_dir: Path, operator: str) -> bool:
+    """Whether an operator's output is a stream of its own, and not only part of a segment."""
+    return (run_dir / "streams" / _word(operator)).is_dir()
+
+
+def begun_after(run_dir: Path, stream: str) -> int | None:
+    """The epoch after which a stream, or a sink, was last begun anew; None: it never was."""
+    found = None
+    for path in numbered(run_dir / "streams" / _word(stream) / "changes").values():
+        start = read_record(path, "change")["start"]
+        found = found if start is None else int(start)
+    return found
+
+
 def newest_files(run_dir: Path, operator: str = "") -> list[Path]:
     """The files that the newest slice of each unit names, of one operator or of all."""
     found: list[Path] = []

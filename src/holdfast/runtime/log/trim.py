@@ -15,6 +15,7 @@ from holdfast.rundir.layout import stop_mark, unit_folder
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
 from holdfast.storage import Storage
+from holdfast.storage.identity import new_id
 from holdfast.storage.interface import LEFTOVER_S
 from holdfast.streams.floors import RETAIN_BATCHES, Floors
 from holdfast.streams.records import change_of, stream_of
@@ -35,6 +36,7 @@ class Trimmer:
         retain: int = RETAIN_BATCHES,
         keep_input: bool = False,
         clock: Callable[[], float] = time.time,
+        new_id: Callable[[], str] = new_id,
     ) -> None:
         """Args:
         log: what is trimmed.
@@ -42,8 +44,9 @@ class Trimmer:
         retain: committed batches that may have to be run again.
         keep_input: never trim what sources published: for checking results against all input.
         clock: wall-clock seconds, as files are stamped; tells what writers that died have left.
+        new_id: where names come from of what is moved aside.
         """
-        self.log, self.keep_input, self.clock = log, keep_input, clock
+        self.log, self.keep_input, self.clock, self._new_id = log, keep_input, clock, new_id
         sources = {item.name for item in deployment.segments if item.kind == "source"}
         wiring = DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
         self._floors = Floors(wiring, writer=log.writer, retain=retain)
@@ -53,7 +56,15 @@ class Trimmer:
         for name in (*self.log.run(self._predecessors(unit)), unit):
             self.log.run(self._floors.trim(name, stream_of(name)))
             self._remove_files(name)
+            if name != unit and self.log.run(self._floors.is_over(name)):
+                self._remove_state(name)
         self._sweep(unit)
+
+    def _remove_state(self, unit: str) -> None:
+        """Nobody needs anything of a unit any more but its seal."""
+        layout, store = self.log.layout, self.log.store
+        for folder in (layout.checkpoints(unit), layout.data(unit)):
+            store.remove_folder(folder, aside=layout.removed(self._new_id()))
 
     def _predecessors(self, unit: str) -> Steps[list[str]]:
         """Units of the stream that an earlier change made and that are sealed: none trims itself

@@ -35,22 +35,25 @@ class DeploymentWiring:
         return self.deployment.streams_read(self.deployment.segment(segment))
 
 
-def first_change(segment: Segment, *, start: int | None = None) -> Change:
-    """The change that makes the first units of a segment's stream; the same whoever puts it."""
+def first_change(segment: Segment, *, start: int | None = None, reason: str = "") -> Change:
+    """The change that makes the units a segment begins with; the same whoever puts it.
+
+    With a `start` they begin after that epoch.
+    """
     return Change(
         stream=segment.name,
-        number=0,
-        how="run",
+        number=segment.change,
+        how="cut" if segment.change else "run",
         children=tuple(
             Child(
-                unit=unit_name(segment.name, 0, shard),
+                unit=unit_name(segment.name, segment.change, shard),
                 segment=segment.name,
                 groups=groups,
             )
             for shard, groups in enumerate(shard_groups(segment.shards, segment.max_shards))
         ),
         start=start,
-        reason="the run began",
+        reason=reason or "the run began",
     )
 
 
@@ -66,7 +69,8 @@ def begin(log: SliceLog, deployment: Deployment) -> None:
     Readers come first: nobody may trim what one of them has not been born to read.
     """
     for segment in reversed(deployment.segments):
-        log.run(_begin(segment))
+        if not segment.change:  # else it is on record: see `anew`
+            log.run(_begin(segment))
 
 
 def _begin(segment: Segment) -> Steps[None]:

@@ -31,13 +31,13 @@ from holdfast.deployment import KEY_GROUPS, Boundary
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.batching import Batching
-from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.log.slices import files_on, read_slice
 from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.units.replicas import mark_delivered
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
-from holdfast.streams.unit import End, Proposal, RunBatch
+from holdfast.streams.unit import End, Ended, Proposal, RunBatch
 
 NOT_A_NUMBER = "NaN"
 """What an upsert's key is in Sqlite if it is a float that is no number."""
@@ -80,7 +80,7 @@ class ExporterUnit(ThreadUnit):
             stream = context.deployment.producer(boundary).name
             for item in context.log.run(self.steps.read(stream, record.after, record.upto)):
                 folder = context.log.data(item.unit, boundary)
-                batches += read_slice(folder, item.files.get(boundary, ()), range(KEY_GROUPS))
+                batches += read_slice(folder, files_on(item, boundary), range(KEY_GROUPS))
         rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
         with self._delivery.prepared(number, rows) as deliver:
             if not context.lead.give_way(number) and self._is_due(number):
@@ -96,6 +96,9 @@ class ExporterUnit(ThreadUnit):
         """
         context = self.context
         context.log.check_current(context.name, context.generation, context.replica)
+        sealed = context.log.run(self.steps.seal_of(context.name))
+        if sealed is not None:
+            raise context.log.ended(context.name, Ended(why="sealed", change=sealed.change))
         return context.log.range(context.name, number + 1) is None
 
 

@@ -53,7 +53,8 @@ def check_sinks(pipeline: Pipeline, run_dir: Path, fresh: Collection[str] = ()) 
     check_apart(sinks, run_dir, taken=own_places(run_dir))
     log = SliceLog(run_dir)
     for operator in pipeline.sinks:
-        unit = str(UnitId(segment=operator.name))
+        carriers = log.carriers(operator.name)
+        unit = carriers[0].unit if carriers else str(UnitId(segment=operator.name))
         known = None if operator.name in fresh else log.known_life(unit)
         resumed = operator.name not in fresh and log.newest_batch(unit) >= 0
         life = Life(sink=operator.name, id=known)

@@ -96,9 +96,9 @@ def test_a_vanished_checkpoint_is_refused_with_what_can_be_done(log):
         require_start(log, DEPLOYMENT, C, first=0, checkpointed=True)
     assert str(found.value) == (
         "c.0#0: its checkpoint is gone, and it cannot begin with batch 0: its own batches before "
-        "30 are trimmed; all of its input is there from epoch 30 on, but to begin at a later epoch "
-        "is not supported yet; put checkpoints/c.0#0 back, or choose another --run-dir; under "
-        "--keep-input any operator can be reset later"
+        "30 are trimmed; all of its input is there from epoch 30 on; put checkpoints/c.0#0 back, "
+        "or run with --reset c --from 30, or choose another --run-dir; under --keep-input any "
+        "operator can be reset later"
     )
     assert "\n" not in str(found.value)
 
@@ -119,7 +119,7 @@ def test_without_state_a_new_checkpoint_goes_on_from_the_records(log, first):
         found = rebuilt_start(log, DEPLOYMENT, unit, first=first)
         assert found == (None if stateful else 39), unit
         assert rebuilt_start(log, DEPLOYMENT, unit, first=39) is None
-        assert rebuilt_start(log, DEPLOYMENT, unit, first=first, fresh={unit.segment}) is None
+        assert rebuilt_start(log, DEPLOYMENT, unit, first=first, fresh={unit.segment: 0}) is None
     assert rebuilt_start(log, DEPLOYMENT, OUT, first=None) is None
 
 
@@ -132,7 +132,7 @@ def test_a_checkpoint_whose_input_is_gone_cannot_be_made_anew(log):
 def test_a_sink_added_later_is_refused(log):
     """Its input began long before it."""
     trim(log, "c", units=(C,))
-    gap = find_gap(log, DEPLOYMENT, LATE, first=0, fresh={"late"})
+    gap = find_gap(log, DEPLOYMENT, LATE, first=0, fresh={"late": 0})
     assert gap is not None
     assert gap.epoch == 30
     assert "its input c are trimmed" in str(gap)
@@ -142,9 +142,15 @@ def test_an_upstream_reset_is_offered_where_input_is_whole(log):
     """With kept input, what is trimmed can be made again from the first operator on."""
     trim(log, "b", "c", units=(B, C, OUT))
     assert upstream_to_reset(log, DEPLOYMENT, {"c", "out", "late"}) == ("b",)
-    assert find_gap(log, DEPLOYMENT, B, first=0, fresh={"b", "c", "out", "late"}) is None
-    assert find_gap(log, DEPLOYMENT, C, first=0, fresh={"b", "c", "out", "late"}) is None
-    with pytest.raises(BadInputError, match="or run with --reset b, whose input is whole, or"):
+    assert (
+        find_gap(log, DEPLOYMENT, B, first=0, fresh=dict.fromkeys(("b", "c", "out", "late"), 0))
+        is None
+    )
+    assert (
+        find_gap(log, DEPLOYMENT, C, first=0, fresh=dict.fromkeys(("b", "c", "out", "late"), 0))
+        is None
+    )
+    with pytest.raises(BadInputError, match="run with --reset b"):
         require_start(log, DEPLOYMENT, B, first=0, checkpointed=True)
     trim(log, "a")
     assert upstream_to_reset(log, DEPLOYMENT, {"c", "out", "late"}) == ()

@@ -42,6 +42,8 @@ class World:
         # Names of files take the first digits.
         self._ids = (f"{number:08x}{seed:024x}" for number in itertools.count(seed))
         self.delivered = []
+        self.deployment = DEPLOYMENT
+        self.generation = 0
         self.log = self._open()
 
     def _open(self):
@@ -49,15 +51,19 @@ class World:
 
     def context(self, name, generation):
         log = self._open()
-        begin(log, DEPLOYMENT)
-        log.claim(f"{name}.0#0", generation)
+        begin(log, self.deployment)
+        segment = self.deployment.segment(name)
+        unit = UnitId(segment=name, change=segment.change)
+        log.claim(str(unit), generation)
         return UnitContext(
-            unit=UnitId(segment=name),
+            unit=unit,
             generation=generation,
-            segment=DEPLOYMENT.segment(name),
-            deployment=DEPLOYMENT,
+            segment=segment,
+            deployment=self.deployment,
             log=log,
-            trimmer=Trimmer(log, DEPLOYMENT, clock=self.wall.now),
+            trimmer=Trimmer(
+                log, self.deployment, clock=self.wall.now, new_id=lambda: next(self._ids)
+            ),
             crash=Crash(),
             wall=self.wall,
             clock=self.wall,
@@ -68,7 +74,7 @@ class World:
         rows = GeneratedRows(source=SOURCE, epoch_s=1.0, shard=0, shards=1)
         source = self.context("a", generation)
         sink = self.context("x", generation)
-        life = Life(sink="x", id=sink.log.life("x.0#0"))
+        life = Life(sink="x", id=sink.log.life(sink.name))
         delivery = FunctionDelivery(
             life, lambda rows, batch: self.delivered.append((batch, rows)), lambda rows: rows
         )
@@ -78,8 +84,9 @@ class World:
             ExporterUnit(sink, delivery, schema),
         )
 
-    def run(self, generations, batches):
-        for generation in range(generations):
+    def run(self, generations, batches, first=0):
+        for generation in range(first, first + generations):
+            self.generation = generation + 1
             units = self.units(generation)
             for _ in range(batches):
                 self.wall.advance(1.0)

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from holdfast.deployment import Boundary
 from holdfast.deployment.slicefiles import SliceFile, slice_file
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slices import files_on
 from holdfast.runtime.log.watch import Watch
 from holdfast.runtime.spark.io.publish import Written, synced
 from holdfast.runtime.spark.io.reader import (
@@ -147,7 +148,7 @@ def _files(
     passed, position = 0, 0
     for record in planned.slices:
         folder = log.data(record.unit, item.boundary)
-        for file in record.files.get(item.boundary, ()):
+        for file in files_on(record, item.boundary):
             parts = []
             for part in file.parts:
                 if part.group not in groups:

@@ -33,7 +33,7 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError, trimmed
-from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.log.slices import files_on, read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
 from holdfast.runtime.log.watermarks import spark_watermark
 from holdfast.streams.reading import TrimmedError
@@ -207,7 +207,7 @@ class LogReader:
     ) -> Iterator[Any]:
         for record in slices:
             folder = self.log.data(record.unit, item.boundary)
-            yield from read_slice(folder, record.files.get(item.boundary, ()), groups)
+            yield from read_slice(folder, files_on(record, item.boundary), groups)
 
     def decide(self, number: int) -> RunBatch | None:
         """What a batch reads, decided as soon as the inputs allow; None when told to stop.

@@ -23,7 +23,7 @@ from holdfast.deployment import Segment
 from holdfast.deployment.blocks import groups_between
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
-from holdfast.runtime.log.slices import read_slice
+from holdfast.runtime.log.slices import files_on, read_slice
 from holdfast.runtime.spark.frames.check import quiet
 from holdfast.runtime.spark.frames.compile import OperatorError, build, culprit
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec
@@ -228,7 +228,7 @@ def _inputs(context: UnitContext, spec: ReaderSpec, record: Range) -> dict[str, 
         batches: list[Any] = []
         for found in log.run(protocol.read(item.stream, record.after, record.upto)):
             folder = log.data(found.unit, item.boundary)
-            batches += read_slice(folder, found.files.get(item.boundary, ()), groups)
+            batches += read_slice(folder, files_on(found, item.boundary), groups)
         empty = item.arrow_schema().empty_table().drop_columns([TICK])
         tables[item.boundary] = pa.Table.from_batches(batches) if batches else empty
     return tables

@@ -35,6 +35,7 @@ from holdfast.runtime.log.slicelog import (
     SupersededError,
     skip_version,
 )
+from holdfast.runtime.log.slices import files_on
 from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
@@ -470,7 +471,7 @@ class SparkUnit:
             for found in log.run(self._protocol.read(item.stream, record.after, record.upto)):
                 rows_in += sum(
                     part.rows
-                    for file in found.files.get(item.boundary, ())
+                    for file in files_on(found, item.boundary)
                     for part in file.parts
                     if part.group in groups
                 )

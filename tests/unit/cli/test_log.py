@@ -1,0 +1,120 @@
+"""`holdfast log`: streams, carriers, births, turns, seals, floors, pins, and what is damaged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.unit.cli.test_resume import make_spec
+from typer.testing import CliRunner
+
+from holdfast.cli import app
+from holdfast.cli.resume import Starts, check_resume, reset_operators
+from holdfast.rundir.spec import write_spec
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.streams.records import Change, Child, Range, Slice
+from holdfast.streams.steps import Put, changes, ranges
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of five batches."""
+    spec = make_spec()
+    write_spec(tmp_path, spec)
+    log = SliceLog(tmp_path)
+    begin(log, spec.deployment)
+    for number in range(5):
+        for segment in spec.deployment.segments:
+            unit = f"{segment.name}.0#0"
+            told = {"unit": unit, "number": number, "after": number - 1, "upto": number}
+            log.records.execute(Put(ranges(unit), number, Range(**told)))
+            if segment.outputs:
+                log.publish(Slice(**told, rows=7))
+    return tmp_path
+
+
+def told(run, *words):
+    found = CliRunner().invoke(app, ["log", str(run), "--json", *words], catch_exceptions=False)
+    return found.exit_code, json.loads(found.output)
+
+
+def test_streams_and_their_carriers_are_told(run):
+    """Who carries what since when, how far it is, and who holds what back."""
+    code, found = told(run)
+    assert code == 0
+    names = [item["stream"] for item in found["streams"]]
+    assert names == ["numbers", "double", "count", "out"]
+    count = found["streams"][2]
+    assert count["carriers"] == [{"unit": "count.0#0", "since": -1}]
+    assert count["last_end"] == 4
+    assert count["pins"] == [{"by": "out.0#0", "after": -1}]
+    assert found["streams"][1]["pins"][0] == {"by": "count.0#0", "after": -1}
+    unit = next(item for item in found["units"] if item["unit"] == "count.0#0")
+    assert (unit["batch"], unit["epoch"], unit["slices"], unit["seal"]) == (4, 4, 5, None)
+    assert found["damaged"] == found["trouble"] == []
+
+
+def test_a_reset_is_seen_as_a_change_with_a_seal_and_a_closing(run):
+    """The old unit is sealed, the stream closed there, the new unit born there."""
+    resume = check_resume(run, make_spec(), ["count"], Starts.parse(["3"]))
+    write_spec(run, reset_operators(run, resume))
+    _, found = told(run)
+    count = next(item for item in found["streams"] if item["stream"] == "count")
+    assert [change["number"] for change in count["changes"]] == [0, 1]
+    assert count["closings"] == [{"of": 0, "end": 2, "next": 1}]
+    assert count["carriers"] == [{"unit": "count.1#0", "since": 2}]
+    old = next(item for item in found["units"] if item["unit"] == "count.0#0")
+    assert old["seal"] == {"change": 1, "how": "cut", "end": None, "batch": None}
+
+
+def test_a_handover_under_way_shows_turns_and_heirs_that_wait(run):
+    """A change put on record, carried out as far as it is."""
+    log = SliceLog(run)
+    children = tuple(
+        Child(unit=f"count.1#{shard}", segment="count", groups=groups)
+        for shard, groups in enumerate([(0, 64), (64, 128)])
+    )
+    change = Change(stream="count", number=1, how="run", children=children, parents=("count.0#0",))
+    log.records.execute(Put(changes("count"), 1, change))
+    log.run(log.steps().carry_out("count"))
+    _, found = told(run)
+    count = next(item for item in found["streams"] if item["stream"] == "count")
+    assert [item["since"] for item in count["carriers"]] == ["not yet", "not yet"]
+    parent = next(item for item in found["units"] if item["unit"] == "count.0#0")
+    assert parent["turn"] == {"change": 1, "end": 4}
+
+
+def test_the_slice_tables_are_shown(run):
+    """What every batch read and what it published."""
+    _, found = told(run, "--tables")
+    table = next(item for item in found["tables"] if item["unit"] == "count.0#0")
+    assert [(row["batch"], row["after"], row["upto"]) for row in table["input"]] == [
+        (number, number - 1, number) for number in range(5)
+    ]
+    assert [row["rows"] for row in table["output"]] == [7] * 5
+
+
+def test_a_damaged_record_is_named_and_nothing_is_guessed(run):
+    """The exit code says so; what depends on it is left out."""
+    path = run / "units" / "count.0#0" / "slices" / "0000000002"
+    path.write_bytes(path.read_bytes()[:-4])
+    code, found = told(run)
+    assert code == 1
+    assert found["damaged"] == [
+        {"path": "units/count.0#0/slices/0000000002", "what": found["damaged"][0]["what"]}
+    ]
+    assert "is torn" in found["damaged"][0]["what"]
+    assert found["trouble"]
+    shown = CliRunner().invoke(app, ["log", str(run), "--tables"]).output
+    assert "damaged: units/count.0#0/slices/0000000002: is torn" in shown.replace("\n", "")
+
+
+def test_tables_are_for_people(run):
+    """Every stream and unit has a line."""
+    shown = CliRunner().invoke(app, ["log", str(run)])
+    assert shown.exit_code == 0
+    for name in ("numbers.0#0", "double.0#0", "count.0#0", "out.0#0", "the beginning"):
+        assert name in shown.output

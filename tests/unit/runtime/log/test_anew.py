@@ -1,0 +1,151 @@
+"""Segments that begin anew at a stated epoch: exactly, also if whoever begins them is killed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.unit.runtime.units.test_replayed import SOURCE, World
+
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.errors import BadInputError
+from holdfast.runtime.log.anew import begin_anew, first_epoch, with_changes
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.handover import Birth
+from holdfast.streams.records import Slice
+
+pytestmark = pytest.mark.unit
+
+
+def segment(name, kind, *inputs):
+    outputs = () if kind == "exporter" else (Boundary(operator=name),)
+    return Segment(name=name, kind=kind, operators=(name,), inputs=inputs, outputs=outputs)
+
+
+DEPLOYMENT = Deployment(
+    pipeline="p",
+    epoch_s=1.0,
+    fingerprints={},
+    segments=(
+        segment("a", "source"),
+        segment("b", "inner", "a"),
+        segment("c", "inner", "b"),
+        segment("out", "exporter", "c"),
+    ),
+)
+FRESH = DEPLOYMENT.segments[1:]
+
+
+class KilledError(Exception):
+    """Stands for a kill."""
+
+
+class Mortal(MemoryStorage):
+    """Its user is killed before a put."""
+
+    left = None
+
+    def put_if_absent(self, name, data):
+        if self.left is not None:
+            if not self.left:
+                raise KilledError
+            self.left -= 1
+        return super().put_if_absent(name, data)
+
+
+def ran(ends=range(20)):
+    """A run in which every segment has published these epochs."""
+    log = SliceLog("/none", Mortal())
+    begin(log, DEPLOYMENT)
+    for unit in ("a.0#0", "b.0#0", "c.0#0"):
+        for number, end in enumerate(ends):
+            log.publish(Slice(unit=unit, number=number, after=(-1, *ends)[number], upto=end))
+    return log
+
+
+def publish(log, unit, after, *ends):
+    for number, end in enumerate(ends):
+        log.publish(Slice(unit=unit, number=number, after=(after, *ends)[number], upto=end))
+
+
+def test_a_stream_is_cut_where_its_reset_begins():
+    """What it published beyond is void; the new unit is born there, and readers follow."""
+    log = ran()
+    made = begin_anew(log, DEPLOYMENT, dict.fromkeys(("b", "c", "out"), 8))
+    assert [str(unit) for unit in made.units()] == ["a.0#0", "b.1#0", "c.1#0", "out.1#0"]
+    assert with_changes(log, DEPLOYMENT) == made
+    for unit in ("b.1#0", "c.1#0", "out.1#0"):
+        assert log.run(log.steps().birth(unit)) == Birth(epoch=7)
+    assert log.run(log.steps().ends("b", 7)) == []
+    publish(log, "b.1#0", 7, 9, 11)
+    assert log.run(log.steps().ends("b", 7)) == [9, 11]
+    assert [item.unit for item in log.run(log.steps().read("b", 7, 11))] == ["b.1#0"] * 2
+    assert log.run(log.steps().ends("b", 3))[:4] == [4, 5, 6, 7]
+
+
+def test_it_may_begin_beyond_what_it_had_published():
+    """`now` is where its input is, however far behind it was itself."""
+    log = ran()
+    publish_on = SliceLog("/none", log.store)
+    for number in range(20, 30):
+        publish_on.publish(Slice(unit="a.0#0", number=number, after=number - 1, upto=number))
+    assert first_epoch(log, DEPLOYMENT, FRESH, "now") == 30
+    begin_anew(log, DEPLOYMENT, dict.fromkeys(("b", "c", "out"), 30))
+    assert log.run(log.steps().birth("b.1#0")) == Birth(epoch=29)
+
+
+def test_it_begins_after_an_end():
+    """A slice counts wholly at its end, so nothing begins within one; the next ones are named."""
+    log = ran(ends=range(1, 20, 2))
+    assert first_epoch(log, DEPLOYMENT, FRESH, 8) == 8
+    with pytest.raises(BadInputError, match=r"epoch 7 is not .*; --from 6 or --from 8"):
+        first_epoch(log, DEPLOYMENT, FRESH, 7)
+    with pytest.raises(BadInputError, match="--from 20"):
+        first_epoch(log, DEPLOYMENT, FRESH, 99)
+
+
+def test_whoever_begins_anew_may_be_killed_at_any_step():
+    """What is left can be begun again, and every unit that is born begins at that epoch."""
+    starts = dict.fromkeys(("b", "c", "out"), 8)
+    for steps in itertools.count():
+        log = ran()
+        log.store.left = steps
+        try:
+            begin_anew(log, DEPLOYMENT, starts)
+        except KilledError:
+            log.store.left = None
+        else:
+            break
+        left = with_changes(log, DEPLOYMENT)
+        for unit in left.units():
+            if unit.change:
+                born = log.run(log.steps().birth(str(unit)))
+                assert born in (Birth(epoch=7), "not yet")
+        # Readers come first: nobody reads what begins anew and has not begun anew itself.
+        fresh = [bool(item.change) for item in left.segments]
+        assert fresh == sorted(fresh)
+        made = begin_anew(log, left, starts)
+        for unit in made.units()[1:]:
+            assert log.run(log.steps().birth(str(unit))) == Birth(epoch=7)
+    assert steps > 8
+
+
+def delivered_after(world, batches):
+    world.delivered.clear()
+    world.run(1, batches, first=world.generation)
+    return [row for _, rows in world.delivered for row in rows.column("value").to_pylist()]
+
+
+@pytest.mark.parametrize("epoch", [0, 4, 10])
+def test_a_sink_that_begins_anew_gets_exactly_the_rows_from_there_on(epoch):
+    """Rows of every epoch from the stated one on, each once, whatever it had delivered before."""
+    world = World(3)
+    world.run(2, 6)
+    made = begin_anew(world.log, world.deployment, {"x": epoch})
+    world.deployment = made
+    found = delivered_after(world, 6)
+    first = round(SOURCE.rows_per_second) * epoch
+    assert found == list(range(first, first + len(found)))
+    assert found[-1] > 3 * 12
