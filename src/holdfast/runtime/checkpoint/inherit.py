@@ -44,8 +44,8 @@ def inherit(
         rows: of the clock source, which stand for one batch.
         crash: where to die.
     """
-    name = str(unit)
-    folder = log.layout.checkpoints(name)
+    name = unit.name
+    folder = log.layout.checkpoints(str(unit))
     most = segment.max_shards
     if most == 1:
         names = ", ".join(parent for parent, _ in parents)
