@@ -5,9 +5,9 @@
 Clones the repository into an empty folder and types the commands of README's blocks marked
 `stranger`, in order, as somebody with two terminals would: what ends in `&` goes on in the
 background, `holdfast run` gets a terminal of its own, a node is killed once the run is up and its
-spare is warm, and Ctrl-C stops the run before `verify`. Each command must succeed; the killed units
-must be back; the run must end in order. Every step is timed, and the whole must take less than a
-quarter of an hour. `--venv` takes an environment that is there in place of the one README makes.
+spares are warm, and Ctrl-C stops the run before `verify`. Each command must succeed, the killed
+units must be back, the run must end in order. Every step is timed, and the whole must take less
+than a quarter of an hour. `--venv` takes an environment that is there, in place of README's.
 
 Exit code 0: all of it worked in time; 1: it did not.
 """
@@ -77,7 +77,7 @@ class Stranger:
         match words[:2]:
             case ["holdfast", "run"]:
                 self.run = self._start(line)
-                self._wait(self._is_up, "the run is up and its spare warm")
+                self._wait(self._is_up, "the run is up and its spares are warm")
                 return
             case ["holdfast", "kill"]:
                 self._call(line)
@@ -143,7 +143,7 @@ class Stranger:
 
     def _is_up(self) -> bool:
         view = self._view()
-        warm = any(node["spare"] and node["ready"] for node in view.get("nodes", []))
+        warm = all(node["ready"] for node in view.get("nodes", []))  # a plan may need no spare
         epochs = [unit["epoch"] or 0 for unit in view.get("units", [])]
         return view.get("status") == "running" and warm and min(epochs, default=0) > 0
 
