@@ -1,6 +1,7 @@
 """Runs all units of an application in one process until its exporters have reached an epoch.
 
-Usage: unit_driver.py APP RUN GENERATION EPOCH [CUTS]
+Usage: unit_driver.py APP RUN GENERATION EPOCH [CUTS [REPLICA]]
+With REPLICA every unit has a follower, and those with this number are run.
 Started by tests in a process group of its own, so that a crash point can kill all of it.
 """
 
@@ -10,16 +11,21 @@ import sys
 import time
 
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.replicas import with_followers
 from holdfast.runtime.spark.host import SparkUnitHost
 
 TIMEOUT_S = 240.0
 
 
-def main(app: str, run: str, generation: int, epoch: int, cuts: str) -> int:
+def main(app: str, run: str, generation: int, epoch: int, cuts: str, replica: str) -> int:
     pipeline = load_pipeline(app)
     deployment = deploy(pipeline, cuts="all" if cuts == "all" else cuts.split(","))
+    units = deployment.units()
+    if replica:
+        deployment = with_followers(pipeline, deployment, ["all"])
+        units = tuple(unit for unit in deployment.replicas() if unit.replica == int(replica))
     host = SparkUnitHost(deployment, pipeline, run, keep_input=True)
-    for unit in deployment.units():
+    for unit in units:
         host.start(unit, generation, generation - 1 if generation else None)
     exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
     deadline = time.monotonic() + TIMEOUT_S
@@ -43,4 +49,5 @@ def main(app: str, run: str, generation: int, epoch: int, cuts: str) -> int:
 
 if __name__ == "__main__":
     arguments = sys.argv[1:]
-    sys.exit(main(*arguments[:2], int(arguments[2]), int(arguments[3]), (*arguments, "all")[4]))
+    cuts, replica = (*arguments[4:], *("all", "")[len(arguments[4:]) :])[:2]
+    sys.exit(main(*arguments[:2], int(arguments[2]), int(arguments[3]), cuts, replica))

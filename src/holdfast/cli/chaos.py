@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.deployment import Batch, Cut, Shards, absolute_app, make_deployment
+from holdfast.cli.deployment import (
+    Batch,
+    Cut,
+    Replicate,
+    Shards,
+    absolute_app,
+    make_deployment,
+    require_apart,
+)
 from holdfast.cli.verify import show_verdict
 from holdfast.errors import BadInputError
 
@@ -29,6 +37,7 @@ def chaos(
     cut: Cut = None,
     shards: Shards = None,
     batch: Batch = None,
+    replicate: Replicate = None,
     trim: Annotated[
         bool,
         typer.Option("--trim", help="Trim the input as a real run does; check against a copy."),
@@ -51,7 +60,13 @@ def chaos(
 
     plan = _schedule(schedule, seed, faults, kinds)
     pipeline = sound_pipeline(app, note)
-    deployment = make_deployment(pipeline, cut=cut or (), shards=shards or (), batch=batch or ())
+    deployment = make_deployment(
+        pipeline,
+        cut=cut or (),
+        shards=shards or (),
+        batch=batch or (),
+        replicate=replicate or (),
+    )
     campaign = Campaign(
         app=absolute_app(app),
         pipeline=pipeline,
@@ -62,6 +77,7 @@ def chaos(
         coordinators=coordinators,
         trim=trim,
     )
+    require_apart(deployment, nodes=nodes, domains=campaign.domains)
     where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-chaos-{pipeline.name}-"))
     if where.exists() and any(where.iterdir()):
         raise BadInputError("is not empty", where=str(where), hint="name a new run directory")

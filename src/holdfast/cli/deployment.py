@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Cut",
+    "Replicate",
     "Shards",
     "Snapshot",
     "absolute_app",
@@ -32,6 +33,7 @@ __all__ = [
     "plan_spares",
     "plan_together",
     "planned_order",
+    "require_apart",
 ]
 
 Cut = Annotated[
@@ -44,6 +46,13 @@ Batch = Annotated[
     typer.Option(
         "--batch",
         help="Batch interval, whole epochs: TIME for all, OPERATOR=TIME for one's segment.",
+    ),
+]
+Replicate = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--replicate",
+        help="OPERATOR or OPERATOR#SHARD whose unit has a hot follower; may be repeated; or all.",
     ),
 ]
 Snapshot = Annotated[
@@ -62,8 +71,33 @@ def make_deployment(
     shards: Iterable[str] = (),
     batch: Iterable[str] = (),
     snapshot: int | None = None,
+    replicate: Iterable[str] = (),
 ) -> Deployment:
     """The deployment that a plan, or the options by hand, ask for."""
+    from holdfast.pipeline.replicas import with_followers
+    from holdfast.plan import JointPlan, ReplicationPlan
+
+    made = _without_followers(
+        pipeline,
+        plan=None if isinstance(plan, ReplicationPlan) else plan,
+        cut=cut,
+        shards=shards,
+        batch=batch,
+        snapshot=snapshot,
+    )
+    planned = plan.replicas if isinstance(plan, JointPlan | ReplicationPlan) else ()
+    return with_followers(pipeline, made, [*planned, *replicate])
+
+
+def _without_followers(
+    pipeline: Pipeline,
+    *,
+    plan: Plan | None,
+    cut: Iterable[str],
+    shards: Iterable[str],
+    batch: Iterable[str],
+    snapshot: int | None,
+) -> Deployment:
     from holdfast.pipeline import deploy
     from holdfast.pipeline.deploy import deploy_options
     from holdfast.plan import JointPlan
@@ -73,12 +107,6 @@ def make_deployment(
     if plan is not None and cut:
         raise BadInputError("--plan and --cut exclude each other")
     if isinstance(plan, JointPlan):
-        if plan.replicas:
-            raise BadInputError(
-                f"it keeps hot followers of {', '.join(plan.replicas)}, which run cannot start",
-                where="--plan",
-                hint="plan again with --max-replicas 0",
-            )
         if batch or snapshot is not None:
             raise BadInputError("a joint plan says the batch and snapshot intervals itself")
         return deploy(pipeline, shards=counts, **deploy_options(plan))
@@ -126,6 +154,17 @@ def _sharded(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, int]:
         for name, number in shards.items()
         if pipeline.operator(name).key or pipeline.operator(name).kind == "source"
     }
+
+
+def require_apart(deployment: Deployment, *, nodes: int, domains: int) -> None:
+    """Refuse followers that would have no place of their own."""
+    hot = [segment.name for segment in deployment.segments if segment.followers]
+    if hot and min(nodes, domains) < 2:
+        raise BadInputError(
+            f"the followers of {', '.join(hot)} need a node in another failure domain",
+            where="--nodes" if nodes < 2 else "--domains",
+            hint="write 2 or more",
+        )
 
 
 def plan_spares(plan: Plan | None, spares: int | None) -> int:

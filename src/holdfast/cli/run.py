@@ -17,6 +17,7 @@ import typer
 from holdfast.cli.deployment import (
     Batch,
     Cut,
+    Replicate,
     Shards,
     Snapshot,
     absolute_app,
@@ -25,6 +26,7 @@ from holdfast.cli.deployment import (
     plan_spares,
     plan_together,
     planned_order,
+    require_apart,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def run(
     shards: Shards = None,
     batch: Batch = None,
     snapshot: Snapshot = None,
+    replicate: Replicate = None,
     nodes: Annotated[
         int | None,
         typer.Option("--nodes", "-n", min=1, help="Node processes; default: the plan's, or 1."),
@@ -119,8 +122,10 @@ def run(
         shards=shards or (),
         batch=batch or (),
         snapshot=snapshot,
+        replicate=replicate or (),
     )
     count = plan_nodes(planned, nodes)
+    require_apart(deployment, nodes=count, domains=domains)
     together = plan_together(planned, deployment, count)
     order = planned_order(pipeline, deployment, recovery_order)
     policy = _policy(deployment, count, max_units, together, order)
@@ -315,9 +320,9 @@ def _policy(
     from holdfast.health.policy import Policy
 
     most = max([len(group) for group in together], default=0)
-    if len(deployment.units()) > nodes * max_units or most > max_units:
+    if len(deployment.replicas()) > nodes * max_units or most > max_units:
         raise BadInputError(
-            f"{len(deployment.units())} units do not fit on {nodes} nodes of {max_units} each",
+            f"{len(deployment.replicas())} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
     return Policy(

@@ -80,7 +80,7 @@ async def _run(options: argparse.Namespace) -> int:
 def _coordinator(spec: RunSpec) -> Coordinator:
     return Coordinator(
         pipeline=spec.deployment.pipeline,
-        units=spec.deployment.units(),
+        units=spec.deployment.replicas(),
         policy=spec.policy,
         intervals={
             segment.name: segment.batch_epochs * spec.deployment.epoch_s

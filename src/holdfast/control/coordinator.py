@@ -2,9 +2,10 @@
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
 package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
-(phases), handover (heirs), placement (where). Each is given its own part of the state and an outlet
-for its own facts and commands; what it sees of another's is a Protocol in its own file. A shell
-feeds it events and the time; the simulator feeds the same code from a virtual world.
+(phases), replication (followers), handover (heirs), placement (where). Each is given its own part
+of the state and an outlet for its own facts and commands; what it sees of another's is a Protocol
+in its own file. A shell feeds it events and the time; the simulator feeds the same code from a
+virtual world.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from holdfast.control.outlet import Ledger, Moment
 from holdfast.control.placement import Placement
 from holdfast.control.pool import Pool
 from holdfast.control.recovery import RecoveryLife
+from holdfast.control.replication import Replication
 from holdfast.control.run import RunLife
 from holdfast.control.state import State
 from holdfast.control.units import UnitLife
@@ -61,6 +63,13 @@ class Coordinator:
         self._handover = HandoverLife(
             state=state.unit_state, signs=vitals.unit_signs, loads=vitals.pool, out=ledger
         )
+        replicas = Replication(
+            units=state.unit_state,
+            signs=vitals.unit_signs,
+            nodes=state.node_state,
+            policy=self.policy,
+            out=ledger,
+        )
         self._units = UnitLife(
             state=state.unit_state,
             signs=vitals.unit_signs,
@@ -69,6 +78,7 @@ class Coordinator:
             connections=vitals.node_signs,
             loads=vitals.pool,
             run=state.run,
+            replicas=replicas,
             policy=self.policy,
             intervals=self.intervals,
             out=ledger,
@@ -87,6 +97,7 @@ class Coordinator:
             pool=vitals.pool,
             run=state.run,
             units=self._units,
+            replicas=replicas,
             policy=self.policy,
             out=ledger,
         )

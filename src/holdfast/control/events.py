@@ -54,6 +54,8 @@ class UnitReport:
     """The operator that failed, if known."""
     error: str | None = None
     """The Python traceback of a failed unit, or why one stopped."""
+    leads: bool = False
+    """Of one of several replicas: the newest slice is its own, so it publishes the next at once."""
     heirs: tuple[str, ...] = ()
     """Of one that has ended: who goes on, as the change on record says."""
     doing: str | None = None

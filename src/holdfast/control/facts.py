@@ -29,6 +29,7 @@ DownReason = Literal[
     "stalled",
     "never started",
     "stopped by itself",
+    "left behind",  # a follower too far behind its leader to be of use
 ]
 PlaceReason = Literal["first start", "recovery", "retry", "resume"]
 
@@ -228,6 +229,23 @@ class UnitEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPromoted:
+    """A replica leads from now on: it has published a slice that its leader did not.
+
+    It did so by itself; this only tells.
+    """
+
+    kind: Literal["unit_promoted"] = "unit_promoted"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    node: str
+    epoch: int
+    """End of the newest slice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryBegan:
     """A failure was detected: phases `failed` and `detected`."""
 
@@ -287,6 +305,9 @@ RunFact: TypeAlias = Opened | TermBegan | Deployed | StopBegan | LaunchTrouble
 NodeFact: TypeAlias = NodeJoined | NodeLost | DomainLost
 UnitFact: TypeAlias = UnitRunning | UnitDown | UnitHeld | UnitReleased | UnitParked
 PlacementFact: TypeAlias = UnitPlaced | UnitWaiting
+ReplicaFact: TypeAlias = UnitPromoted
 RecoveryFact: TypeAlias = RecoveryBegan | RecoveryRestored | RecoveryCaughtUp
 HandoverFact: TypeAlias = HandoverBegan | UnitEnded
-Fact: TypeAlias = RunFact | NodeFact | UnitFact | PlacementFact | RecoveryFact | HandoverFact
+Fact: TypeAlias = (
+    RunFact | NodeFact | UnitFact | PlacementFact | ReplicaFact | RecoveryFact | HandoverFact
+)

@@ -6,7 +6,7 @@ only when asked to (`HOLDFAST_VALIDATE=1`). Each broken rule is returned as one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from holdfast.control.commands import Command, Dismiss, Fence, Finish, Record, StartUnit, StopUnit
 from holdfast.control.coordinator import Coordinator
@@ -27,12 +27,28 @@ def broken_rules(coordinator: Coordinator) -> list[str]:
     state = coordinator.state
     return [
         *_units(state, coordinator.policy.max_units_per_node),
+        *_replicas(state),
         *_nodes(coordinator),
         *_recoveries(state),
         *_index(state),
         *_pool(coordinator),
         *_checks(coordinator),
     ]
+
+
+def _replicas(state: State) -> Iterator[str]:
+    """Replicas of one unit share no failure domain, and at most one of them is said to lead."""
+    for record in state.units.values():
+        partners = state.unit_state.partners(record.unit)
+        if record.leads and any(other.leads for other in partners):
+            yield f"{record.unit}: several replicas lead"
+        home = state.nodes.get(record.node or "")
+        for other in partners:
+            there = state.nodes.get(other.node or "")
+            if home is None or there is None:
+                continue
+            if home is there or (home.domain and home.domain == there.domain):
+                yield f"{record.unit} and {other.unit} are in one failure domain"
 
 
 def broken_commands(

@@ -6,7 +6,8 @@ units of one lost node stay together: they go to one warm spare, so that the oth
 next failure; without a spare they go to survivors, least loaded first. No node, spare or not, ever
 gets more than `max_units_per_node`; a unit for which there is no room waits for a node to join. A
 unit that failed with an exception is retried on its own node, whose session is warm; one that found
-no room to write twice is tried elsewhere, where there may be some.
+no room to write twice is tried elsewhere, where there may be some. A replica never shares a failure
+domain with another one of its unit: without a node elsewhere it waits.
 
 With too few places for all that failed, `Policy.recovery_order` says who goes first: it is planned
 so that results reflect as much of the input as possible, as soon as possible.
@@ -23,7 +24,7 @@ from typing import Protocol
 from holdfast.control.commands import StartUnit
 from holdfast.control.facts import PlacementFact, PlaceReason, UnitPlaced, UnitWaiting
 from holdfast.control.outlet import Moment, Outlet
-from holdfast.control.pool import Pool
+from holdfast.control.pool import Elsewhere, Pool
 from holdfast.control.state.unit_state import UnitRecord
 from holdfast.control.units import start_command
 from holdfast.health.policy import Policy
@@ -66,6 +67,12 @@ class UnitKeeper(Protocol):
     def expect(self, record: UnitRecord) -> None: ...
 
 
+class Apart(Protocol):
+    """Who knows what must not share a place."""
+
+    def elsewhere(self, record: UnitRecord) -> Elsewhere | None: ...
+
+
 class Placement:
     """Sees waiting units and the pool; decides placements, and starts what it has placed."""
 
@@ -76,6 +83,7 @@ class Placement:
         pool: Pool,
         run: Run,
         units: UnitKeeper,
+        replicas: Apart,
         policy: Policy,
         out: Outlet[PlacementFact, StartUnit],
     ) -> None:
@@ -83,6 +91,7 @@ class Placement:
         self._pool = pool
         self._run = run
         self._units = units
+        self._replicas = replicas
         self._policy = policy
         self._rank = {name: place for place, name in enumerate(policy.recovery_order)}
         self._out = out
@@ -103,17 +112,27 @@ class Placement:
                 continue
             home = record.home or ""
             retry = _retry(record)
-            chosen = pool.choose(
-                spread=record.down is None,
-                beside=self._beside(record),
-                keep_on=home if retry else None,
-                stand_in=stand_ins.get(home),
-                avoid_domain=record.home_domain,
-            )
+            elsewhere, beside = self._replicas.elsewhere(record), self._beside(record)
+            if elsewhere is not None:
+                chosen = pool.choose_apart(
+                    elsewhere, spread=record.down is None, keep_on=home if retry else beside
+                )
+            else:
+                chosen = pool.choose(
+                    spread=record.down is None,
+                    beside=beside,
+                    keep_on=home if retry else None,
+                    stand_in=stand_ins.get(home),
+                    avoid_domain=record.home_domain,
+                )
             if chosen is None:
-                self._out.record(UnitWaiting(at=moment.now, cause=moment.cause, unit=record.unit))
+                if not record.announced:
+                    self._out.record(
+                        UnitWaiting(at=moment.now, cause=moment.cause, unit=record.unit)
+                    )
                 continue
-            stand_ins[home] = chosen.node
+            if elsewhere is None:
+                stand_ins[home] = chosen.node
             self._out.record(
                 UnitPlaced(
                     at=moment.now,
@@ -153,7 +172,7 @@ class Placement:
 
 def _retry(record: UnitRecord) -> bool:
     """Whether to try again where it was."""
-    return record.down in ("error", "stopped by itself") or (
+    return record.down in ("error", "stopped by itself", "left behind") or (
         record.down == "no space" and len(record.shortages) == 1
     )
 

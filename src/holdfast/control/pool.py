@@ -34,6 +34,15 @@ class Candidate:
         return (not self.ready, not self.spare)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Where a replica must not be put: where another one of its unit is."""
+
+    nodes: frozenset[str]
+    domains: frozenset[str]
+    """Of those nodes, as far as they have one."""
+
+
 class Pool:
     """Connected nodes."""
 
@@ -117,6 +126,25 @@ class Pool:
             if chosen is not None:
                 return chosen
         return None
+
+    def choose_apart(
+        self, elsewhere: Elsewhere, *, spread: bool, keep_on: str | None = None
+    ) -> Candidate | None:
+        """The best node with room away from some, or None. O(nodes); followers are few."""
+
+        def rank(found: Candidate) -> tuple[bool, bool, bool, int, str]:
+            spare = found.spare if spread else not found.spare
+            cold = not spread and not found.ready
+            return (found.node != keep_on, cold, spare, found.load, found.node)
+
+        free = [
+            found
+            for found in self._nodes.values()
+            if found.load < self._room
+            and found.node not in elsewhere.nodes
+            and found.domain not in elsewhere.domains
+        ]
+        return min(free, key=rank, default=None)
 
     def _with_room(self, name: str | None) -> Candidate | None:
         found = self._nodes.get(name) if name else None

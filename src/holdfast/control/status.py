@@ -59,6 +59,8 @@ class UnitView:
     """Since its last report."""
     doing: str | None = None
     """What takes it long while it makes no batch, and how far it has come."""
+    leads: bool | None = None
+    """Whether it is the replica that publishes; None: it is the only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from holdfast.control.facts import (
 from holdfast.control.handover import HandoverLife
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.recovery import RecoveryLife
+from holdfast.control.replication import Replication
 from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.control.vitals import UnitSigns, UnitVitals
 from holdfast.health.policy import Policy
@@ -83,6 +84,7 @@ class UnitLife:
         connections: Connections,
         loads: Loads,
         run: Run,
+        replicas: Replication,
         policy: Policy,
         intervals: Mapping[str, float],
         out: Outlet[UnitFact, StartUnit | StopUnit],
@@ -95,6 +97,7 @@ class UnitLife:
         self._connections = connections
         self._loads = loads
         self._run = run
+        self._replicas = replicas
         self._policy = policy
         self._intervals = intervals
         self._out = out
@@ -257,7 +260,7 @@ class UnitLife:
             self._park(moment, record)
             return
         match reason:
-            case "node lost":
+            case "node lost" | "left behind":
                 budget, before = self._policy.crashes, record.crashes
             case "no space":
                 budget, before = self._policy.shortages, record.shortages
@@ -370,6 +373,12 @@ class UnitLife:
         self._recovery.observe(
             moment, record.unit, generation=record.generation, node=node, epoch=told.epoch
         )
+        self._replicas.observe(moment, record, node, told)
+        behind = self._replicas.left_behind(record, told)
+        if behind:
+            self._down(moment, record, node, reason="left behind", error=behind)
+            self._stop_stale(moment, node, told)
+            return
         self.expect(record)
 
     def _stop_stale(self, moment: Moment, node: str, told: UnitReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.control.coordinator import Coordinator
+from holdfast.control.events import UnitReport
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
 from holdfast.control.status import NodeView, RecoveryView, RunStatus, RunView, UnitView
 
@@ -110,7 +111,14 @@ def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> UnitView:
         state_bytes=report.state_bytes if report else None,
         age_s=round(now - vitals.heard_at, 3) if vitals else None,
         doing=report.doing if report else None,
+        leads=_leads(coordinator, record, report),
     )
+
+
+def _leads(coordinator: Coordinator, record: UnitRecord, report: UnitReport | None) -> bool | None:
+    if not coordinator.state.unit_state.partners(record.unit):
+        return None
+    return report.leads if report is not None else False
 
 
 def _node(coordinator: Coordinator, record: NodeRecord, now: float) -> NodeView:

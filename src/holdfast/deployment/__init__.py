@@ -66,6 +66,8 @@ class Segment:
     """The result depends on the batching (deduplication within a watermark)."""
     paths: tuple[str, ...] = ()
     """Of a split: its paths in their order, one of which is taken at a time."""
+    followers: tuple[int, ...] = ()
+    """Shards that have a hot follower: a second replica in another failure domain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -73,21 +75,29 @@ class UnitId:
     """One shard of one segment, as made by one change of who carries its stream.
 
     Units are named by the change that made them, so that no name is ever used twice for other
-    content: `count.0#1` is shard 1 of `count` since its beginning.
+    content: `count.0#1` is shard 1 of `count` since its beginning. A unit may run in several
+    replicas, which share its records; `count.0#1~1` is the second of that unit.
     """
 
     segment: str
     shard: int = 0
     change: int = 0
+    replica: int = 0
 
     def __str__(self) -> str:
+        return f"{self.name}~{self.replica}" if self.replica else self.name
+
+    @property
+    def name(self) -> str:
+        """The unit whose records all replicas share."""
         return f"{self.segment}.{self.change}#{self.shard}"
 
     @classmethod
     def parse(cls, text: str) -> UnitId:
-        made, _, shard = text.rpartition("#")
+        made, _, rest = text.rpartition("#")
         segment, _, change = made.rpartition(".")
-        return cls(segment=segment, shard=int(shard), change=int(change))
+        shard, _, replica = rest.partition("~")
+        return cls(segment=segment, shard=int(shard), change=int(change), replica=int(replica or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +123,15 @@ class Deployment:
             for segment in self.segments
             for shard in range(segment.shards)
         )
+
+    def replicas(self) -> tuple[UnitId, ...]:
+        """All that runs: units, upstream first, and then their followers in the same order."""
+        followers = [
+            UnitId(segment=segment.name, shard=shard, replica=1)
+            for segment in self.segments
+            for shard in segment.followers
+        ]
+        return (*self.units(), *followers)
 
     def boundary(self, name: str) -> Boundary:
         return next(
@@ -168,4 +187,5 @@ def _segment(data: Mapping[str, Any]) -> Segment:
     rest = {name: value for name, value in data.items() if name != "outputs"}
     rest["operators"], rest["inputs"] = tuple(data["operators"]), tuple(data["inputs"])
     rest["paths"] = tuple(data.get("paths", ()))
+    rest["followers"] = tuple(data.get("followers", ()))
     return Segment(**rest, outputs=outputs)

@@ -52,6 +52,8 @@ class Policy:
 
     recovery_order: tuple[str, ...] = ()
     """Units, the first to be placed first when several have failed; empty: upstream first."""
+    follower_batches: int = 48
+    """A follower further behind its leader is started again from a clone."""
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.max_units_per_node < 1:

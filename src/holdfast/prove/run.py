@@ -20,6 +20,7 @@ import numpy as np
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView
 from holdfast.deployment import Deployment
+from holdfast.errors import BadInputError
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
@@ -123,6 +124,13 @@ class _Record:
 
 def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> Proof:
     """Run, break, measure and judge."""
+    hot = [segment.name for segment in proving.deployment.segments if segment.followers]
+    if hot:
+        raise BadInputError(
+            f"it keeps hot followers of {', '.join(hot)}, and failovers are not measured here",
+            where="the plan",
+            hint="plan with --max-replicas 0; benchmarks/failover.py measures failovers",
+        )
     watched = audience or Audience()
     promised = promises(proving.deployment, proving.plan, proving.max_recovery)
     spec = RunSpec(

@@ -32,9 +32,9 @@ class Layout:
     def dead(self, unit: str) -> str:
         return f"units/{word(unit)}/dead"
 
-    def stop_marker(self, unit: str, generation: int) -> str:
+    def stop_marker(self, unit: str, generation: int, replica: int = 0) -> str:
         """A record that tells a generation's waiting tasks to give up."""
-        return f"{unit_folder(unit)}/{STOP_MARK}{generation}"
+        return f"{unit_folder(unit)}/{stop_mark(replica)}{generation}"
 
     def checkpoints(self, unit: str) -> str:
         """The checkpoints of all generations of a unit."""
@@ -54,6 +54,11 @@ class Layout:
     def removed(self, identity: str) -> str:
         """Where what is removed as a whole lies meanwhile; a new start of the run removes it."""
         return f"scratch/reset-{identity}"
+
+
+def stop_mark(replica: int) -> str:
+    """Start of the name of a replica's stop marks."""
+    return f"{STOP_MARK}{replica}-" if replica else STOP_MARK
 
 
 def unit_folder(unit: str) -> str:

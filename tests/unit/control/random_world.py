@@ -1,5 +1,7 @@
 """Seeded random orders of events around the coordinator, plausible and hostile ones mixed."""
 
+from dataclasses import replace
+
 import numpy as np
 from tests.unit.control.world import POLICY, World
 
@@ -29,10 +31,11 @@ ACTIONS = (
 )
 
 
-def random_world(seed, steps, *, units=3):
+def random_world(seed, steps, *, units=3, followers=0):
     """A world after `steps` random events; every step is checked by the world itself."""
     rng = np.random.default_rng(seed)
     names = tuple(UnitId(segment=f"u{index}") for index in range(units))
+    names += tuple(replace(unit, replica=1) for unit in names[:followers])
     world = World(units=names, policy=POLICY)
     graveyard = []
     joined = 0

@@ -21,6 +21,7 @@ KINDS = {
     "membership": f.NodeFact,
     "units": f.UnitFact,
     "placement": f.PlacementFact,
+    "replication": f.ReplicaFact,
     "recovery": f.RecoveryFact,
     "handover": f.HandoverFact,
 }
@@ -29,6 +30,7 @@ COMMANDS = {
     "membership": {"Dismiss", "Fence"},
     "units": {"StartUnit", "StopUnit"},
     "placement": {"StartUnit"},
+    "replication": set(),
     "recovery": set(),
     "handover": set(),
 }
@@ -36,7 +38,8 @@ COMMANDS = {
 MODULES = {
     "run": {"state.run_state"},
     "membership": {"state.node_state", "vitals", "pool", "units"},
-    "units": {"state.unit_state", "vitals", "recovery", "handover"},
+    "units": {"state.unit_state", "vitals", "recovery", "replication", "handover"},
+    "replication": {"state.unit_state", "state.node_state", "vitals", "pool"},
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
@@ -49,6 +52,11 @@ NAMES = {
     ("units", "vitals"): {"UnitSigns", "UnitVitals"},
     ("units", "recovery"): {"RecoveryLife"},
     ("units", "handover"): {"HandoverLife"},
+    ("units", "replication"): {"Replication"},
+    ("replication", "vitals"): {"UnitVitals"},
+    ("replication", "state.unit_state"): {"UnitRecord"},
+    ("replication", "state.node_state"): {"NodeRecord"},
+    ("replication", "pool"): {"Elsewhere"},
     ("placement", "units"): {"start_command"},
     ("placement", "state.unit_state"): {"UnitRecord"},
 }
@@ -71,7 +79,7 @@ def imported(path):
 
 
 def names(union):
-    return {kind.__name__ for kind in get_args(union)}
+    return {kind.__name__ for kind in get_args(union) or (union,)}
 
 
 def test_each_kind_of_fact_is_decided_by_one_machine():

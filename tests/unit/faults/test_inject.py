@@ -9,13 +9,16 @@ import pytest
 from tests.unit.verify.rundirs import write_run
 
 from holdfast.clock import ManualClock
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.inject import PATIENCE_S, Injector
 from holdfast.faults.schedule import Fault, Schedule
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Console, Files, Pipeline
 from holdfast.rundir.spec import RunSpec, write_spec
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.rescale import shape_of
 
 pytestmark = pytest.mark.unit
 
@@ -233,3 +236,34 @@ def test_a_relative_source_is_poisoned_where_nodes_read_it(tmp_path):
         pipeline=p,
     )
     assert (tmp_path / "in" / "poison-0000.json").read_text() == "x\n"
+
+
+def test_an_operator_is_given_other_shards(tmp_path):
+    """The change is on record though no coordinator is there to be told; the seed may choose."""
+    count = Segment(name="count", kind="inner", operators=("count",), max_shards=4, stateful=True)
+    deployment = Deployment(pipeline="p", epoch_s=1.0, segments=(count,), fingerprints={})
+    spec = RunSpec(app="", host="fake", deployment=deployment, policy=Policy())
+    write_spec(tmp_path, spec)
+    log = SliceLog(tmp_path)
+    begin(log, deployment)
+    faults = (
+        Fault(at_s=0.0, kind="scale", target="count", text="4"),
+        Fault(at_s=1.0, kind="scale"),
+    )
+    clock = ManualClock()
+    injector = Injector(FakeRun(tmp_path), Schedule(faults=faults, seed=1), clock)
+    injector.step()
+    assert len(shape_of(log, count)) == 4
+    clock.advance(1.0)
+    injector.step()
+    drawn = int(injector.history[1].done.removeprefix("count="))
+    assert len(shape_of(log, count)) == drawn
+
+
+def test_a_run_in_which_nothing_scales_is_not_scaled(tmp_path):
+    """A schedule that cannot be carried out is a mistake, not a fault."""
+    deployment = Deployment(pipeline="p", epoch_s=1.0, segments=(), fingerprints={})
+    write_spec(tmp_path, RunSpec(app="", host="fake", deployment=deployment, policy=Policy()))
+    schedule = Schedule(faults=(Fault(at_s=0.0, kind="scale"),))
+    with pytest.raises(BadInputError, match="max_shards"):
+        Injector(FakeRun(tmp_path), schedule, ManualClock()).step()

@@ -7,7 +7,7 @@ that wait, and decides where they go.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
 from holdfast.control.events import Unit
@@ -20,6 +20,7 @@ from holdfast.control.facts import (
     UnitHeld,
     UnitParked,
     UnitPlaced,
+    UnitPromoted,
     UnitReleased,
     UnitRunning,
     UnitWaiting,
@@ -28,6 +29,8 @@ from holdfast.control.state.illegal import Illegal, expect
 from holdfast.control.state.index import Index
 from holdfast.deployment import UnitId
 
+MAX_REPLICAS = 2
+"""A unit and its follower."""
 HISTORY_LENGTH = 64
 """Failure times kept per unit; budgets must be smaller."""
 
@@ -63,6 +66,8 @@ class UnitRecord:
     """Of the last failure that had a reason to tell; kept for people after a successful retry."""
     announced: bool = False
     """Its waiting for room is on the timeline already."""
+    leads: bool = False
+    """Of one of several replicas: it was the last to take the lead."""
 
     def forget_failures(self) -> None:
         self.errors, self.crashes, self.shortages = (), (), ()
@@ -93,6 +98,22 @@ class UnitState:
     def knows(self, unit: UnitId) -> bool:
         """Whether a unit runs, or has ended."""
         return str(unit) in self.units or str(unit) in self.heirs
+
+    def partners(self, unit: UnitId) -> list[UnitRecord]:
+        """The other replicas of a unit."""
+        found = (replace(unit, replica=number) for number in range(MAX_REPLICAS))
+        records = (self.units.get(str(other)) for other in found if other != unit)
+        return [record for record in records if record is not None]
+
+    def promote(self, fact: UnitPromoted) -> None:
+        """A replica leads; the others do not any more."""
+        record = self.units.get(str(fact.unit))
+        if record is None:
+            raise Illegal("unknown unit")
+        _expect(record, record.generation == fact.generation, "old generation")
+        for partner in self.partners(fact.unit):
+            partner.leads = False
+        record.leads = True
 
     def on_node(self, node: str) -> list[UnitRecord]:
         """The units of a node, upstream first."""
@@ -241,7 +262,7 @@ def _take_down(record: UnitRecord, fact: UnitDown, domain: str) -> None:
     record.home, record.home_domain = fact.node, domain
     record.down, record.retry_at = fact.reason, fact.retry_at
     match fact.reason:
-        case "node lost":
+        case "node lost" | "left behind":
             record.crashes = (*record.crashes, fact.at)[-HISTORY_LENGTH:]
             return
         case "no space":

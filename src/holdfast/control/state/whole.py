@@ -102,6 +102,8 @@ class State:
             case f.UnitDown():
                 left = self.nodes.get(fact.node)
                 self.unit_state.change(fact, left.domain if left is not None else "")
+            case f.UnitPromoted():
+                self.unit_state.promote(fact)
             case f.RecoveryBegan():
                 self.recovery_state.begin(fact)
             case f.RecoveryRestored():

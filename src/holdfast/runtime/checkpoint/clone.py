@@ -36,6 +36,11 @@ _SCHEMA_FILE = re.compile(r"(?P<scheme>(?:file:)?).*/(?P<inside>state/\d+/_state
 def clone_checkpoint(folder: Storage, source: int, target: int, *, unit: str, crash: Crash) -> None:
     """Clone a unit's checkpoint of one generation for another; it appears whole or not at all."""
     begin, end = generation_word(source), generation_word(target)
+    clone_between(folder, begin, end, unit=unit, crash=crash)
+
+
+def clone_between(folder: Storage, begin: str, end: str, *, unit: str, crash: Crash) -> None:
+    """The same for checkpoints given by name; the first may be in use."""
 
     def edit(name: str) -> Edit | None:
         inside, _, last = name.rpartition("/")

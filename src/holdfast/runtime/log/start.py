@@ -65,7 +65,7 @@ def find_gap(
     if segment.name not in fresh and _has_begun(log, segment.name):
         missing = _missing_own(log, unit, first)
         if missing is None:
-            found = log.run(log.steps().position_at(str(unit), first))
+            found = log.run(log.steps().position_at(unit.name, first))
             after = found.after if isinstance(found, Position) else -1
     if missing is None:
         missing = _missing_input(log, deployment, segment, after, fresh)
@@ -77,7 +77,7 @@ def find_gap(
 
 def thread_start(log: SliceLog, unit: UnitId) -> int:
     """The batch that a unit without a checkpoint begins with: it does its newest one again."""
-    return max(0, log.newest_batch(str(unit)))
+    return max(0, log.newest_batch(unit.name))
 
 
 def rebuilt_start(
@@ -112,8 +112,8 @@ def lost_offset(log: SliceLog, unit: UnitId) -> BadInputError | None:
 
     Its records say how far Spark had read, in Spark's words; only a checkpoint can take it there.
     """
-    newest = log.newest_batch(str(unit))
-    record = log.range(str(unit), newest) if newest >= 0 else None
+    newest = log.newest_batch(unit.name)
+    record = log.range(unit.name, newest) if newest >= 0 else None
     position = record.source if record is not None else None
     if not isinstance(position, Mapping) or position.get("offset") is None:
         return None
@@ -205,7 +205,7 @@ def refusal(
 
 def _missing_own(log: SliceLog, unit: UnitId, first: int) -> str | None:
     """A batch needs its own range record and the one before; and must not be published anew."""
-    name = str(unit)
+    name = unit.name
     floor = log.floor(ranges(name)).number
     if max(first - 1, 0) < floor:
         return f"its own batches before {floor} are trimmed"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.deployment import Deployment
-from holdfast.rundir.layout import STOP_MARK, unit_folder
+from holdfast.rundir.layout import stop_mark, unit_folder
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
 from holdfast.storage import Storage
@@ -84,11 +84,11 @@ class Trimmer:
             store.remove_leftovers(f"{home}/{kind}", before)
 
 
-def remove_stop_marks(log: SliceLog, unit: str, below: int) -> None:
+def remove_stop_marks(log: SliceLog, unit: str, below: int, replica: int = 0) -> None:
     """Remove the stop marks of older generations: the claim of a newer one stops their tasks."""
     for name in log.store.names(unit_folder(unit)):
-        number = name.removeprefix(STOP_MARK)
-        if name.startswith(STOP_MARK) and number.isdigit() and int(number) < below:
+        number = name.removeprefix(stop_mark(replica))
+        if name.startswith(stop_mark(replica)) and number.isdigit() and int(number) < below:
             log.store.delete(f"{unit_folder(unit)}/{name}")
 
 

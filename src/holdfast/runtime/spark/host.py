@@ -10,6 +10,7 @@ import subprocess
 import threading
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,16 @@ from holdfast.runtime.spark.units.rehearse import rehearse
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.progress import Progress
+from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage import open_storage
+from holdfast.streams.floors import RETAIN_BATCHES
 
 STOP_TIMEOUT_S = 15.0
+FOLLOWER_BATCHES = 64
+"""Batches that the log keeps beyond the usual where there are followers: they begin some behind."""
 
 
 class JavaEndedError(HoldfastError):
@@ -219,16 +224,24 @@ class SparkUnitHost:
         self._watch.start()
         log = SliceLog(self._root, self._store)
         begin(log, self._deployment)
+        hot = any(item.followers for item in self._deployment.segments)
         context = UnitContext(
             unit=unit,
             generation=generation,
             segment=segment,
             deployment=self._deployment,
             log=log,
-            trimmer=Trimmer(log, self._deployment, keep_input=self._keep_input),
+            trimmer=Trimmer(
+                log,
+                self._deployment,
+                keep_input=self._keep_input,
+                retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
+            ),
             crash=self._crash(),
             watch=self._watch,
         )
+        if unit.shard in segment.followers:
+            context = replace(context, lead=lead_of(context))
         match segment.kind:
             case "inner":
                 return self._spark_unit(context, clone_from=clone_from)

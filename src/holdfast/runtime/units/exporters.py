@@ -33,6 +33,7 @@ from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
+from holdfast.runtime.units.replicas import mark_delivered
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
@@ -42,6 +43,8 @@ NOT_A_NUMBER = "NaN"
 """What an upsert's key is in Sqlite if it is a float that is no number."""
 TEMPORARY = ".holdfast-*.tmp"
 """Files of ours in a sink's folder that are not yet what they will be."""
+FOLLOWERS_TEMPORARY = ".holdfast~{replica}-*.tmp"
+"""Those of a follower, which its leader must not take for leftovers."""
 
 
 class Delivery(ABC):
@@ -80,8 +83,10 @@ class ExporterUnit(ThreadUnit):
                 batches += read_slice(folder, item.files.get(boundary, ()), range(KEY_GROUPS))
         rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
         with self._delivery.prepared(number, rows) as deliver:
-            if self._is_due(number):
+            if not context.lead.give_way(number) and self._is_due(number):
                 deliver()
+        if context.lead.shared:
+            context.lead.settle(mine=mark_delivered(context, number))
         self.progress.add(rows_in=rows.num_rows, rows_out=rows.num_rows)
 
     def _is_due(self, number: int) -> bool:
@@ -98,11 +103,18 @@ class ParquetDelivery(Delivery):
     """One file per batch that has rows; upserts: the last row of the newest file counts."""
 
     def __init__(
-        self, folder: Path, life: Life, *, resumed: bool, new_id: Callable[[], str] = new_id
+        self,
+        folder: Path,
+        life: Life,
+        *,
+        resumed: bool,
+        replica: int = 0,
+        new_id: Callable[[], str] = new_id,
     ) -> None:
         self._folder, self._life, self._new_id = folder, life, new_id
+        self._temporary = FOLLOWERS_TEMPORARY.format(replica=replica) if replica else TEMPORARY
         take_folder(folder, life, resumed=resumed)
-        for path in folder.glob(TEMPORARY):
+        for path in folder.glob(self._temporary):
             path.unlink(missing_ok=True)  # of a generation that was killed
 
     @contextmanager
@@ -110,7 +122,7 @@ class ParquetDelivery(Delivery):
         if rows.num_rows == 0:
             yield lambda: None
             return
-        temporary = self._folder / TEMPORARY.replace("*", self._new_id())
+        temporary = self._folder / self._temporary.replace("*", self._new_id())
         try:
             with temporary.open("wb") as file:
                 pq.write_table(rows, file)
@@ -246,7 +258,13 @@ def make_delivery(
     match sink:
         case Parquet(path=path):
             resumed = log.newest_batch(context.name) >= 0
-            return ParquetDelivery(run_dir / path, life, resumed=resumed, new_id=context.new_id)
+            return ParquetDelivery(
+                run_dir / path,
+                life,
+                resumed=resumed,
+                replica=context.replica,
+                new_id=context.new_id,
+            )
         case Sqlite(path=path, table=table):
             return SqliteDelivery(run_dir / path, table, life, boundary, schema)
         case Console(limit=limit):

@@ -141,10 +141,13 @@ def publish_rows(
     late: Any,
     watermark: int | None,
 ) -> None:
-    """Make batch `number` of a source visible; late rows go to a side slice.
+    """Make batch `number` of a source visible, unless its leader has; late rows go to a side slice.
 
     The side slice is named by the batch, so that a redo replaces it by the same.
     """
+    if context.lead.give_way(number):
+        context.lead.settle(mine=False)
+        return
     if late.num_rows:
         put_aside(
             context.log.store.below(context.log.layout.late(context.name)),

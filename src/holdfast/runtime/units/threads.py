@@ -20,6 +20,7 @@ from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import EndedError, SliceLog, SupersededError, trimmed
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
+from holdfast.runtime.units.lead import Alone, Lead
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.work import thread_work
 from holdfast.storage.identity import new_id
@@ -51,12 +52,18 @@ class UnitContext:
     """Measures how long things take."""
     new_id: Callable[[], str] = new_id
     """Where identities come from."""
-    replica: int = 0
-    """Which of the replicas of the unit this is."""
+    lead: Lead = field(default_factory=Alone)
+    """Who publishes, if the unit has several replicas."""
 
     @property
     def name(self) -> str:
-        return str(self.unit)
+        """The unit, whose records all its replicas share."""
+        return self.unit.name
+
+    @property
+    def replica(self) -> int:
+        """Which of the replicas of the unit this is."""
+        return self.unit.replica
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -64,10 +71,26 @@ class UnitContext:
         return self.deployment.streams_read(self.segment)
 
     def publish(self, item: Slice, *, adopt: bool = False) -> Slice:
-        """Make a batch visible, on all boundaries at once; gives what counts."""
+        """Make a batch visible, on all boundaries at once; gives what counts.
+
+        A follower leaves that to its leader for as long as its head start lasts.
+        """
+        self.lead.give_way(item.number)
         stored = self.log.publish(item, adopt=adopt)
         self.crash.at("after-slice-record", self.name, item.number)
+        mine = stored.writer == self.log.writer
+        self.lead.settle(mine=mine)
+        if not mine and self.lead.shared:
+            self._drop(item, stored)
         return stored
+
+    def _drop(self, item: Slice, stored: Slice) -> None:
+        """Remove the files of a slice that another replica has published."""
+        for boundary, files in item.files.items():
+            counted = {file.name for file in stored.files.get(boundary, ())}
+            for file in files:
+                if file.name not in counted:
+                    self.log.data(self.name, boundary).delete(file.name)
 
 
 class ThreadUnit(ABC):
@@ -95,7 +118,8 @@ class ThreadUnit(ABC):
         self._thread.join(timeout_s)
 
     def status(self) -> UnitReport:
-        return self.progress.tell(work=thread_work(self._thread))
+        lead = self.context.lead
+        return self.progress.tell(work=thread_work(self._thread), leads=lead.shared and lead.leads)
 
     @abstractmethod
     def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
@@ -193,7 +217,7 @@ class ThreadUnit(ABC):
         took_ms = 1000 * (self.context.clock.now() - start)
         self.progress.tell(batch_ms=took_ms, waiting=0)
         self._passed(record, number)
-        if number % TRIM_EVERY == TRIM_EVERY - 1:
+        if number % TRIM_EVERY == TRIM_EVERY - 1 and self.context.lead.leads:
             self.context.trimmer.trim(self.context.name)
         self.context.crash.at("before-commit", self.context.name, number)
 

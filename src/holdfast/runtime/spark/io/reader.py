@@ -144,7 +144,7 @@ class LogReader:
     ) -> None:
         self.spec = spec
         self.log = log or SliceLog(spec.root)
-        self._stop = self.log.layout.stop_marker(spec.unit, spec.generation)
+        self._stop = self.log.layout.stop_marker(spec.unit, spec.generation, spec.replica)
         self._protocol = self.log.steps()
         self._watch: Waiting = watch or remote_watch(spec.watch)
         self._parent = os.getppid() if watch is None else None

@@ -50,6 +50,7 @@ from holdfast.runtime.spark.frames.compile import (
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife
+from holdfast.runtime.spark.units.partners import clone_partner
 from holdfast.runtime.spark.units.promise import promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
 from holdfast.runtime.spark.units.share import inherit, share_of
@@ -129,11 +130,12 @@ class SparkUnit:
         if report.state != "running":
             return report
         waiting = self._takeable.waiting() if self._takeable is not None else 0
+        lead = self.context.lead
         work = report.work
         if self._life is not None:
             now = self.context.clock.now()
             work = self._life.work(batch=report.batch, waiting=waiting > 0, now=now)
-        return self.progress.tell(waiting=waiting, work=work)
+        return self.progress.tell(waiting=waiting, work=work, leads=lead.shared and lead.leads)
 
     # Life of the query
 
@@ -168,6 +170,9 @@ class SparkUnit:
         folder, own = self._checkpoints(), context.generation
         there = generations(folder)
         source = self._clone_source(there)
+        if context.lead.shared and clone_partner(context, source, rows=self._partitions):
+            self._tidy(keep_from=own)
+            return
         rebuilt = self._require_start(source)
         if source is None and born.parents and context.segment.stateful:
             inherit(context, born.parents, rows=self._partitions)
@@ -187,7 +192,7 @@ class SparkUnit:
             keep_from=keep_from,
             new_id=context.new_id,
         )
-        remove_stop_marks(context.log, context.name, keep_from)
+        remove_stop_marks(context.log, context.name, keep_from, context.replica)
 
     def _require_start(self, generation: int | None) -> int | None:
         """Refuse what would wait for ever: a start from a checkpoint that the log has left behind.
@@ -348,7 +353,8 @@ class SparkUnit:
         return blame(self._pipeline, self.context.segment, error)
 
     def _stop_marker(self) -> str:
-        return self.context.log.layout.stop_marker(self.context.name, self.context.generation)
+        context = self.context
+        return context.log.layout.stop_marker(context.name, context.generation, context.replica)
 
     # One batch
 
@@ -452,7 +458,8 @@ class SparkUnit:
 
     def _trim(self, number: int) -> None:
         if number % TRIM_EVERY == TRIM_EVERY - 1:
-            self.context.trimmer.trim(self.context.name)
+            if self.context.lead.leads:
+                self.context.trimmer.trim(self.context.name)
             # This generation has shown that it runs: the next will clone its checkpoint.
             self._tidy(keep_from=self.context.generation)
 
@@ -480,7 +487,7 @@ class SparkUnit:
 
     def _checkpoints(self) -> Storage:
         log = self.context.log
-        return log.store.below(log.layout.checkpoints(self.context.name))
+        return log.store.below(log.layout.checkpoints(str(self.context.unit)))
 
     def _checkpoint(self, generation: int) -> Storage:
         return self._checkpoints().below(generation_word(generation))

@@ -1,0 +1,102 @@
+"""Hot replicas: who leads, who must be apart, and who is too far behind to be of use.
+
+Each replica of a unit has its own generations, is placed, fails and recovers like a unit of its
+own. They need nobody to tell them who leads: whoever published the last slice publishes the next
+one at once, and the others only if it is not there a head start later. So when a leader is lost its
+follower has gone on before anyone has noticed. What is left to decide comes after the fact: to tell
+it, to put a new follower where the leader is not, and to give up one that has fallen too far
+behind, which starts again from a clone of the newest checkpoint there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Never, Protocol
+
+from holdfast.control.events import UnitReport
+from holdfast.control.facts import ReplicaFact, UnitPromoted
+from holdfast.control.outlet import Moment, Outlet
+from holdfast.control.pool import Elsewhere
+from holdfast.control.state.node_state import NodeRecord
+from holdfast.control.state.unit_state import UnitRecord
+from holdfast.control.vitals import UnitVitals
+from holdfast.deployment import UnitId
+from holdfast.health.policy import Policy
+
+
+class Units(Protocol):
+    """What this machine sees of the units' state."""
+
+    def partners(self, unit: UnitId) -> list[UnitRecord]: ...
+
+
+class Signs(Protocol):
+    """What it sees of their signs of life."""
+
+    @property
+    def units(self) -> Mapping[str, UnitVitals]: ...
+
+
+class Nodes(Protocol):
+    """What it sees of nodes."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeRecord]: ...
+
+
+class Replication:
+    """Sees units in several replicas; decides nothing about those in one."""
+
+    def __init__(
+        self,
+        *,
+        units: Units,
+        signs: Signs,
+        nodes: Nodes,
+        policy: Policy,
+        out: Outlet[ReplicaFact, Never],
+    ) -> None:
+        self._units = units
+        self._signs = signs
+        self._nodes = nodes
+        self._policy = policy
+        self._out = out
+
+    def observe(self, moment: Moment, record: UnitRecord, node: str, told: UnitReport) -> None:
+        """A running replica reported: tell if it has taken the lead."""
+        if told.leads and not record.leads and self._units.partners(record.unit):
+            self._out.record(
+                UnitPromoted(
+                    at=moment.now,
+                    cause=moment.cause,
+                    unit=record.unit,
+                    generation=record.generation,
+                    node=node,
+                    epoch=told.epoch,
+                )
+            )
+
+    def left_behind(self, record: UnitRecord, told: UnitReport) -> str | None:
+        """Why a follower is given up, None if it is not: not before it has made a batch."""
+        if told.leads or record.leads or told.batch < 0:
+            return None
+        batches = [
+            vitals.report.batch
+            for partner in self._units.partners(record.unit)
+            if partner.phase == "running"
+            and (vitals := self._signs.units.get(str(partner.unit))) is not None
+        ]
+        behind = max(batches, default=told.batch) - told.batch
+        if behind <= self._policy.follower_batches:
+            return None
+        return f"{behind} batches behind its leader"
+
+    def elsewhere(self, record: UnitRecord) -> Elsewhere | None:
+        """Where a replica must not be put; None: anywhere will do."""
+        partners = self._units.partners(record.unit)
+        if not partners:
+            return None
+        nodes = frozenset(partner.node for partner in partners if partner.node is not None)
+        known = (self._nodes.nodes.get(name) for name in nodes)
+        domains = frozenset(node.domain for node in known if node is not None and node.domain)
+        return Elsewhere(nodes=nodes, domains=domains)

@@ -1,0 +1,67 @@
+"""`holdfast scale`: what it refuses, and what it says of what is not done yet."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli import app
+from holdfast.deployment import Deployment, Segment
+from holdfast.errors import BadInputError, CheckFailedError
+from holdfast.health.policy import Policy
+from holdfast.rundir.spec import RunSpec, write_spec
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.rescale import shape_of
+
+pytestmark = pytest.mark.unit
+
+COUNT = Segment(name="count", kind="inner", operators=("count",), max_shards=4, stateful=True)
+FIXED = Segment(name="sum", kind="inner", operators=("sum",), stateful=True)
+DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(COUNT, FIXED), fingerprints={})
+
+
+@pytest.fixture
+def scale(tmp_path):
+    """The command on a run directory whose units do not run."""
+    write_spec(tmp_path, RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=Policy()))
+    begin(SliceLog(tmp_path), DEPLOYMENT)
+
+    def run(*words):
+        done = CliRunner().invoke(app, ["scale", *words, "--run-dir", str(tmp_path)])
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done
+
+    run.folder = tmp_path
+    return run
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["count"], "OPERATOR=SHARDS"),
+        (["count=two"], "OPERATOR=SHARDS"),
+        (["count=8"], "1 to 4"),
+        (["sum=2"], "declare max_shards"),
+        (["cuont=2"], "scalable: count"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(scale, words, message):
+    """Nothing is put then."""
+    with pytest.raises(BadInputError, match=message):
+        scale(*words)
+    assert len(shape_of(SliceLog(scale.folder), COUNT)) == 1
+
+
+def test_what_is_asked_is_on_record_though_nothing_runs(scale):
+    """The command ends in time and says so; whoever runs the units next carries it out."""
+    with pytest.raises(CheckFailedError, match="not done yet"):
+        scale("count=4", "--timeout", "200ms")
+    assert len(shape_of(SliceLog(scale.folder), COUNT)) == 4
+
+
+def test_a_shape_that_is_there_already_needs_nothing(scale):
+    """With --json, stdout is one object."""
+    done = scale("count=1", "--json")
+    assert json.loads(done.stdout) == {"changes": [], "asked": 0}
