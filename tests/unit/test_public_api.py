@@ -91,7 +91,7 @@ def test_methods_of_a_pipeline() -> None:
         "table topology validate"
     )
     assert public(Stream) == (
-        "aggregate join map name operator pipeline select stateful union where with_columns"
+        "aggregate join map name operator paths pipeline select stateful union where with_columns"
     )
 
 
@@ -106,8 +106,8 @@ def test_names_for_tests() -> None:
 def test_commands() -> None:
     """What scripts call."""
     assert " ".join(sorted(get_command(app).commands)) == (
-        "chaos check demo doctor init kill log logs nodes plan profile prove reproduce retry run "
-        "scale status stop topology verify web"
+        "chaos check demo doctor init kill log logs nodes paths plan profile prove reproduce retry "
+        "run scale status stop topology verify web"
     )
 
 

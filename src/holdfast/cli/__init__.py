@@ -19,6 +19,7 @@ from holdfast.cli import demo as demo_command
 from holdfast.cli import doctor as doctor_command
 from holdfast.cli import init as init_command
 from holdfast.cli import log as log_command
+from holdfast.cli import paths as paths_command
 from holdfast.cli import plan as plan_command
 from holdfast.cli import profile as profile_command
 from holdfast.cli import prove as prove_command
@@ -79,6 +80,7 @@ for _command in (
     run_commands.kill,
     run_commands.retry,
     run_commands.stop,
+    paths_command.paths,
     scale_command.scale,
     web_command.web,
     chaos_command.chaos,

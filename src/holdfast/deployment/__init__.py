@@ -66,6 +66,8 @@ class Segment:
     stateful: bool = False
     one_epoch_per_batch: bool = False
     """The result depends on the batching (deduplication within a watermark)."""
+    paths: tuple[str, ...] = ()
+    """Of a split: its paths in their order, one of which is taken at a time."""
     followers: tuple[int, ...] = ()
     """Shards that have a hot follower: a second replica in another failure domain."""
 
@@ -112,6 +114,8 @@ class Deployment:
     """Operator name to a hash of its code and options: resuming with another is refused."""
 
     def segment(self, name: str) -> Segment:
+        """The segment of a stream, whichever of its paths is named (`score:rules`)."""
+        name = name.partition(":")[0]
         return next(segment for segment in self.segments if segment.name == name)
 
     def units(self) -> tuple[UnitId, ...]:
@@ -184,5 +188,6 @@ def _segment(data: Mapping[str, Any]) -> Segment:
     )
     rest = {name: value for name, value in data.items() if name != "outputs"}
     rest["operators"], rest["inputs"] = tuple(data["operators"]), tuple(data["inputs"])
+    rest["paths"] = tuple(data.get("paths", ()))
     rest["followers"] = tuple(data.get("followers", ()))
     return Segment(**rest, outputs=outputs)

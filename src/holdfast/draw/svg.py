@@ -104,6 +104,9 @@ def _contents(topology: Topology, marks: PlanMarks, i: int) -> list[_Line]:
         _Line(text=name, style="name", size=_NAME_SIZE, bold=True),
         _Line(text=f"{tasks} · join" if operator.input == "correlated" else tasks, style="muted"),
     ]
+    if operator.paths:
+        said = " | ".join(operator.paths)
+        lines.append(_Line(text=shorten(said, _TEXT_SIZE, _WIDEST_NAME), style="muted"))
     for query in topology.queries:
         if query.sink == operator.name:
             said = f"query {query.name}"

@@ -59,6 +59,8 @@ def _lines(topology: Topology, marks: PlanMarks, i: int) -> list[str]:
         name = name[: _LONGEST_NAME - 1] + "…"
     first = name + (f" ×{operator.parallelism}" if operator.parallelism > 1 else "")
     lines = [first + (" ⋈" if operator.input == "correlated" else "")]
+    if operator.paths:
+        lines.append(" | ".join(operator.paths))
     said = []
     for mark, counts in (
         ("anchor", marks.anchors),

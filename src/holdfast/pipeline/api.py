@@ -208,6 +208,12 @@ class Pipeline:
         copy._operators = {name: change(one) for name, one in self._operators.items()}
         return copy
 
+    def _only(self, name: str) -> Pipeline:
+        """A pipeline of one of the operators alone, for what is tried out on its output."""
+        copy = self.replaced(lambda operator: operator)
+        copy._operators = {name: self.operator(name)}  # noqa: SLF001 - of its own kind
+        return copy
+
     def topology(self, *, shards: Mapping[str, int] | None = None) -> Topology:
         """The planner's view of this pipeline; see `holdfast.pipeline.graph`."""
         from holdfast.pipeline.graph import topology  # noqa: PLC0415 - it imports this module

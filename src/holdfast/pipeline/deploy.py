@@ -17,6 +17,7 @@ from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.graph import Layout, layout
 from holdfast.pipeline.operators import PipelineOperator
+from holdfast.pipeline.paths import paths_of
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, Plan
 
 Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Plan | Mapping[str, Any]
@@ -251,6 +252,7 @@ def _segment(
         snapshot_batches=_least(pipeline, snapshot_batches, members, 10, "snapshot_batches"),
         stateful=any(operator.keeps_state for operator in members),
         one_epoch_per_batch=one_epoch,
+        paths=split.names if (split := paths_of(members[-1])) is not None else (),
     )
 
 

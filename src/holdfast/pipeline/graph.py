@@ -17,6 +17,7 @@ from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import PipelineOperator
+from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.sources import Rate, SparkSource
 from holdfast.topology import graph as model
 from holdfast.topology.boundaries import Reason, all_boundaries, own_boundaries, rows_move
@@ -49,11 +50,16 @@ def layout(
             declared[i] = "source"
         elif not operator.deterministic:
             declared[i] = "nondeterministic"
+        elif paths_of(operator) is not None:
+            declared[i] = "path"
     for operator in inner:
         if operator.on_error == "quarantine":
             # Fused with what is before it, a bad row would take all rows of the same origin along.
             for name in operator.inputs:
                 declared.setdefault(place[name], "quarantine")
+        if paths_of(operator) is not None:
+            for name in operator.inputs:
+                declared.setdefault(place[name], "path")
     readers = [
         [place[one.name] for one in pipeline.consumers(operator.name) if one.kind != "sink"]
         for operator in inner
@@ -104,6 +110,7 @@ def topology(pipeline: Pipeline, *, shards: Mapping[str, int] | None = None) -> 
                 backup="required"
                 if operator.name in facts.forced and operator.name in read
                 else "free",
+                paths=split.names if (split := paths_of(operator)) is not None else (),
             )
             for operator in inner
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -19,6 +19,7 @@ from holdfast.pipeline.expressions import (
 )
 from holdfast.pipeline.naming import derived, function_name, key_columns, named
 from holdfast.pipeline.operators import OnError, OperatorFunction, PipelineOperator
+from holdfast.pipeline.paths import Path, paths_between, split_operator
 from holdfast.pipeline.tables import StaticTable, WithTables
 
 if TYPE_CHECKING:
@@ -253,6 +254,32 @@ class Stream:
             name = derived("union", self.name, *(other.name for other in others))
         inputs = (self.name, *(self.pipeline._own(other, name) for other in others))  # noqa: SLF001
         return self.pipeline._add(PipelineOperator(name=name, kind="union", inputs=inputs))  # noqa: SLF001
+
+    def paths(
+        self, name: str, *, column: str | None = None, **paths: Callable[[Stream], Stream]
+    ) -> Stream:
+        """Several ways to make one stream, in order; one is taken at a time, at first the first.
+
+        `events.paths("score", model=lambda s: s.map(...), rules=lambda s: s.map(...).map(...))`:
+        each is a chain of maps, all with the same columns. `column` names a further one that says
+        which path made a row.
+        """
+        found = [one for path, build in paths.items() for one in self._built(name, path, build)]
+        operator = split_operator(name, self.name, found, column)
+        return self.pipeline._add(_keep_upserts(operator, self.operator))  # noqa: SLF001 - one API
+
+    def _built(self, split: str, path: str, build: Callable[[Stream], Stream]) -> list[Path]:
+        """What a function makes of this stream, in a pipeline where it stays apart."""
+        start = Stream(self.pipeline._only(self.name), self.name)  # noqa: SLF001 - one API
+        end = build(start)
+        if not isinstance(end, Stream) or end.pipeline is not start.pipeline:
+            raise BadInputError(
+                "must return a stream made of the one it is given",
+                where=f"{split}:{path}",
+                hint="lambda s: s.map(...)",
+            )
+        operators = {operator.name: operator for operator in start.pipeline.operators}
+        return paths_between(operators, self.name, end.name, split=split, path=path)
 
     @property
     def operator(self) -> PipelineOperator:

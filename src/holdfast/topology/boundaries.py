@@ -19,6 +19,7 @@ Reason = Literal[
     "exchange",
     "nondeterministic",
     "quarantine",
+    "path",
     "state",
     "required",
 ]
@@ -30,6 +31,7 @@ REASONS: Mapping[Reason, str] = {
     "exchange": "rows move between shards behind it, and they do so through the log only",
     "nondeterministic": "a redo may come out differently, so its first output is kept",
     "quarantine": "what follows it quarantines, and it is rows of its own input that are put aside",
+    "path": "a split takes one of several paths here, and another one may begin at any time",
     "state": "another stateful operator or one with several inputs follows, and a segment keeps "
     "one state so that it survives a change of plan",
     "required": "the topology requires it",

@@ -108,6 +108,12 @@ def _check_operator(operator: Operator, i: int) -> None:
             path=("operators", i, "failure_domain"),
             hint="write one label, or one per task",
         )
+    if len(operator.paths) == 1 or len(set(operator.paths)) != len(operator.paths):
+        raise TopologyError(
+            f"operator {operator.name!r} has the paths {', '.join(operator.paths)}",
+            path=("operators", i, "paths"),
+            hint="name two or more, each once",
+        )
 
 
 def _check_number(value: float, path: Path) -> None:

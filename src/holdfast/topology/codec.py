@@ -61,6 +61,7 @@ class OperatorEntry(TypedDict):
     replica: NotRequired[Choice]
     replica_cost: NotRequired[_Numbers]
     failure_domain: NotRequired[str | list[str]]
+    paths: NotRequired[Annotated[list[str], Field(description="a split's, in their order")]]
     task_rates: NotRequired[Annotated[list[float], Field(description="a source's, per task")]]
 
 

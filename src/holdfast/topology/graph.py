@@ -60,6 +60,9 @@ class Operator:
     """What a replica of a task takes from the replica budget."""
     failure_domain: str | tuple[str, ...] | None = None
     """What fails together with it: one label, or one per task."""
+    paths: tuple[str, ...] = ()
+    """Of a split: its alternative paths in their order, one of which is taken at a time. Numbers
+    are those of the first."""
 
     def task_name(self, index: int) -> str:
         return self.name if self.parallelism == 1 else f"{self.name}.{index}"

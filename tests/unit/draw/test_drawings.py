@@ -287,3 +287,13 @@ def test_too_large_for_the_terminal_says_so():
     assert "columns" in text
     assert "l1n1" in text
     assert "and 4 more" in text
+
+
+def test_a_split_names_its_paths() -> None:
+    """In the terminal and in SVG, in their order."""
+    split = Operator(name="score", paths=("model", "rules"))
+    topology = Topology(
+        name="t", operators=(Operator(name="a"), split), edges=(Edge(source="a", target="score"),)
+    )
+    assert "model | rules" in draw_text(topology)
+    assert "model | rules" in draw_svg(topology)

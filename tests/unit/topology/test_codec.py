@@ -42,6 +42,7 @@ def topologies(draw: st.DrawFn) -> Topology:
                 reprocess_time=draw(st.none() | NUMBER | per_task),
                 backup=draw(st.sampled_from(["free", "required", "forbidden"])),
                 failure_domain=draw(st.none() | NAMES),
+                paths=draw(st.sampled_from([(), ("model", "rules"), ("a", "b", "c")])),
             )
         )
     pairs = [(i, j) for j in range(len(names)) for i in range(j)]
@@ -209,3 +210,11 @@ def test_shipped_schema_is_current() -> None:
     """The shipped JSON Schema is what the reader checks."""
     shipped = Path(holdfast.__file__).parent / "schemas" / "topology.schema.json"
     assert json.loads(shipped.read_text()) == topology_schema()
+
+
+@pytest.mark.parametrize("paths", ["[model]", "[model, model]"])
+def test_a_split_has_several_paths(paths) -> None:
+    """Each with a name of its own."""
+    text = f"operators:\n  - {{name: a, paths: {paths}}}\n"
+    with pytest.raises(BadInputError, match=r"x:2: operators.*paths.*two or more"):
+        parse_topology(text, format="yaml", origin="x")

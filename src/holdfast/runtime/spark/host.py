@@ -23,6 +23,7 @@ from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
+from holdfast.pipeline.paths import taking
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.layout import SCHEMAS
 from holdfast.rundir.paths import own_places, scratch_path, warm_folder
@@ -33,6 +34,7 @@ from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.paths import path_of
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.tables import fix_tables
@@ -287,11 +289,20 @@ class SparkUnitHost:
         first = thread_start(log, context.unit)
         require_start(log, context.deployment, context.unit, first=first)
 
+    def _own_pipeline(self, context: UnitContext) -> Pipeline:
+        """The pipeline as a unit runs it: of a split, on the path that its change names."""
+        if not context.segment.paths:
+            return self._pipeline
+        log = context.log
+        child = log.run(log.steps().child(context.name))
+        path = path_of(child, context.segment)
+        return self._pipeline.replaced(taking(context.segment.name, path))
+
     def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
         return SparkUnit(
             context,
             spark=self.session(),
-            pipeline=self._pipeline,
+            pipeline=self._own_pipeline(context),
             schemas=self.schemas(),
             starts=self._starts,
             clone_from=clone_from,

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType, TimestampType
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Pipeline, PipelineOperator
+from holdfast.pipeline.paths import paths_of
 from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
 from holdfast.runtime.spark.io.publish import hashable
 from holdfast.runtime.spark.io.reader import MARK, TICK, InputSpec, ReaderSpec, task
@@ -280,4 +281,7 @@ def _closure(function: Any) -> dict[str, Any]:
 def _functions(operator: PipelineOperator) -> list[Callable[..., Any]]:
     candidates = [operator.function, getattr(operator.source, "function", None)]
     candidates.append(getattr(operator.sink, "function", None))
+    split = paths_of(operator)
+    for path in split.paths if split is not None else ():
+        candidates += [member.function for member in path.operators]
     return [item for item in candidates if item is not None]

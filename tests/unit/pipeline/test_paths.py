@@ -1,0 +1,179 @@
+"""Alternative paths as their author writes them, and how they are deployed."""
+
+import pytest
+
+from holdfast.deployment import Deployment
+from holdfast.errors import BadInputError
+from holdfast.pipeline import Generator, Parquet, Pipeline, Rate, Table, deploy
+from holdfast.pipeline.fingerprint import fingerprints
+from holdfast.pipeline.graph import layout
+from holdfast.pipeline.paths import paths_of, taking
+
+pytestmark = pytest.mark.unit
+
+
+class Frame:
+    """Writes down what was done to it."""
+
+    def __init__(self, *done):
+        self.done = done
+
+    def selectExpr(self, *expressions):  # noqa: N802 - Spark's name
+        return Frame(*self.done, expressions)
+
+
+def step(name):
+    """A function that leaves its name."""
+    return lambda frame: Frame(*frame.done, name)
+
+
+def split(column=None, **options):
+    p = Pipeline("p")
+    scored = p.source("rows", Rate(5)).paths(
+        "score",
+        column=column,
+        model=lambda s: s.map("call", step("call"), **options),
+        rules=lambda s: s.map("look", step("look")).map("guess", step("guess")),
+    )
+    p.sink("out", scored, Parquet("out"))
+    return p
+
+
+def test_a_split_is_one_operator_on_its_first_path():
+    """Its paths are not operators of the pipeline; another one can be taken."""
+    p = split()
+    assert [one.name for one in p.operators] == ["rows", "score", "out"]
+    assert p.operator("score").kind == "map"
+    found = paths_of(p.operator("score"))
+    assert found.names == ("model", "rules")
+    assert p.operator("score").function(Frame()).done == ("call",)
+    other = p.replaced(taking("score", "rules"))
+    assert other.operator("score").function(Frame()).done == ("look", "guess")
+    assert p.operator("score").function(Frame()).done == ("call",)
+    assert paths_of(p.operator("rows")) is None
+
+
+def test_which_path_made_a_row_is_an_option():
+    """A further column, after all others."""
+    function = paths_of(split(column="path").operator("score"))
+    assert function(Frame()).done == ("call", ("*", "'model' AS `path`"))
+    assert function.taking("rules")(Frame()).done[-1] == ("*", "'rules' AS `path`")
+
+
+def test_splits_may_be_nested():
+    """Inner paths take the place of the outer one, in order, with what is before and after."""
+    p = Pipeline("p")
+    scored = p.source("rows", Rate(5)).paths(
+        "score",
+        model=lambda s: (
+            s.map("a", step("a"))
+            .paths(
+                "inner",
+                fast=lambda t: t.map("f", step("f")),
+                slow=lambda t: t.map("g", step("g")).map("h", step("h")),
+            )
+            .map("z", step("z"))
+        ),
+        rules=lambda s: s.map("r", step("r")),
+    )
+    p.sink("out", scored, Parquet("out"))
+    function = paths_of(p.operator("score"))
+    assert function.names == ("model/fast", "model/slow", "rules")
+    assert function.taking("model/fast")(Frame()).done == ("a", "f", "z")
+    assert function.taking("model/slow")(Frame()).done == ("a", "g", "h", "z")
+
+
+def test_a_split_is_a_segment_of_its_own():
+    """Whatever is around it: another path begins with its input and ends with its output."""
+    p = Pipeline("p")
+    before = p.source("rows", Rate(5)).map("before", step("b"))
+    scored = before.paths(
+        "score", a=lambda s: s.map("x", step("x")), b=lambda s: s.map("y", step("y"))
+    )
+    p.sink("out", scored.map("after", step("a")), Parquet("out"))
+    facts = layout(p)
+    assert (facts.forced["before"], facts.forced["score"]) == ("path", "path")
+    made = deploy(p)
+    assert [one.name for one in made.segments] == ["rows", "before", "score", "after", "out"]
+    assert [one.paths for one in made.segments] == [(), (), ("a", "b"), (), ()]
+    assert Deployment.from_json(made.to_json()) == made
+    assert made.segment("score:b") == made.segment("score")
+
+
+def test_a_changed_path_is_changed_code():
+    """Of the split alone; which path is taken makes no difference to what the pipeline is."""
+    mine, other = fingerprints(split()), fingerprints(split(column="path"))
+    assert mine["score"] != other["score"]
+    assert mine["rows"] == other["rows"]
+
+
+def test_a_nondeterministic_path_makes_a_nondeterministic_split():
+    """Its first output is kept, as that of any such operator."""
+    assert not split(deterministic=False).operator("score").deterministic
+    assert split().operator("score").deterministic
+
+
+def table_join(s):
+    other = s.pipeline.table("names", Table("names.csv", "id bigint"))
+    return s.join(other, on="id")
+
+
+@pytest.mark.parametrize(
+    ("paths", "says"),
+    [
+        ({"a": lambda s: s.map("x", step("x"))}, "score: needs at least two paths"),
+        ({"b": lambda s: s}, "score:b: does nothing"),
+        ({"b": lambda s: None}, "score:b: must return a stream"),
+        ({"b": lambda s: s.aggregate("x", step("x"))}, "'x' is a aggregate"),
+        ({"b": lambda s: s.union("u", s.map("v", step("v")))}, "'u' is a union"),
+        ({"b": lambda s: s.map("x", step("x"), on_error="quarantine")}, "'x' quarantines"),
+        ({"b": table_join}, "joins a static table"),
+        ({"b": lambda s: (s.map("w", step("w")), s.map("x", step("x")))[1]}, "nothing reads 'w'"),
+        (
+            {
+                "b": lambda s: s.paths(
+                    "i",
+                    column="c",
+                    m=lambda t: t.map("m", step("m")),
+                    n=lambda t: t.map("n", step("n")),
+                )
+            },
+            "only the outermost split",
+        ),
+    ],
+)
+def test_what_cannot_be_a_path_is_refused(paths, says):
+    """In one line that names split and path."""
+    p = Pipeline("p")
+    rows = p.source("rows", Generator(lambda epoch, seed: [], "id bigint"))
+    first = {} if "a" in paths else {"a": lambda s: s.map("first", step("f"))}
+    with pytest.raises(BadInputError) as caught:
+        rows.paths("score", **first, **paths)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_path_must_use_the_stream_it_is_given():
+    """Another one of the pipeline would be read from outside the split."""
+    p = Pipeline("p")
+    rows = p.source("rows", Rate(5))
+    with pytest.raises(BadInputError, match="score:b: must return a stream"):
+        rows.paths(
+            "score",
+            a=lambda s: s.map("x", step("x")),
+            b=lambda s: rows.map("y", step("y")),
+        )
+
+
+def test_unknown_paths_and_columns_are_refused():
+    """With the names there are."""
+    with pytest.raises(BadInputError, match="no path 'x'; there are: model, rules"):
+        paths_of(split().operator("score")).taking("x")
+    with pytest.raises(BadInputError, match="cannot be a column"):
+        split(column="a b")
+
+
+def test_the_topology_names_the_paths():
+    """So that drawings and topology files show them."""
+    found = split().topology()
+    assert [one.paths for one in found.operators] == [(), ("model", "rules")]

@@ -1,0 +1,111 @@
+"""Splits that take another path, on the records of a run directory."""
+
+import pytest
+
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.errors import BadInputError
+from holdfast.runtime.log.slicelog import EndedError, SliceLog
+from holdfast.runtime.log.wiring import DeploymentWiring, begin
+from holdfast.runtime.paths import carried, path_of, splits, take
+from holdfast.streams.handover import Birth
+from holdfast.streams.records import Range, Slice
+from holdfast.streams.steps import Put, ranges
+
+pytestmark = pytest.mark.unit
+
+DEPLOYMENT = Deployment(
+    pipeline="p",
+    epoch_s=1.0,
+    segments=(
+        Segment(
+            name="rows", kind="source", operators=("rows",), outputs=(Boundary(operator="rows"),)
+        ),
+        Segment(
+            name="score",
+            kind="inner",
+            operators=("score",),
+            inputs=("rows",),
+            outputs=(Boundary(operator="score"),),
+            paths=("model", "rules"),
+        ),
+        Segment(name="out", kind="exporter", operators=("out",), inputs=("score",)),
+    ),
+    fingerprints={},
+)
+SPLIT = DEPLOYMENT.segment("score")
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = SliceLog(tmp_path)
+    begin(made, DEPLOYMENT)
+    return made
+
+
+def published(log, unit, number, *, after, upto):
+    """A batch: its range, then its slice."""
+    record = Range(unit=unit, number=number, after=after, upto=upto)
+    log.records.execute(Put(ranges(unit), number, record))
+    return log.publish(Slice(unit=unit, number=number, after=after, upto=upto))
+
+
+def birth(log, unit):
+    return log.run(log.steps().birth(unit))
+
+
+def test_a_split_begins_on_its_first_path(log):
+    """The unit of the first change runs it, though that says nothing of paths."""
+    assert splits(DEPLOYMENT) == (SPLIT,)
+    now = carried(log, SPLIT)
+    assert (now.path, now.change) == ("model", 0)
+    assert path_of(log.child("score.0#0"), SPLIT) == "model"
+    assert take(log, SPLIT, "model", reason="no change") is None
+    assert carried(log, SPLIT).change == 0
+
+
+def test_another_path_begins_where_the_one_before_was_stopped(log):
+    """Whatever it still computes cannot be published; its unit is told who goes on."""
+    for number in range(3):
+        published(log, "score.0#0", number, after=2 * number - 1, upto=2 * number + 1)
+    change = take(log, SPLIT, "rules", reason="model hangs")
+    assert (change.number, change.how) == (1, "cut")
+    assert birth(log, "score.1#0") == Birth(epoch=5)
+    assert path_of(log.child("score.1#0"), SPLIT) == "rules"
+    now = carried(log, SPLIT)
+    assert (now.path, now.change, now.reason) == ("rules", 1, "model hangs")
+    with pytest.raises(EndedError) as ended:
+        published(log, "score.0#0", 3, after=5, upto=7)
+    assert ended.value.heirs == ("score.1#0",)
+
+
+def test_a_path_that_never_ran_can_be_left_again(log):
+    """It is sealed where it was born, so nothing is skipped and nothing waits for it."""
+    published(log, "score.0#0", 0, after=-1, upto=4)
+    take(log, SPLIT, "rules", reason="there")
+    take(log, SPLIT, "model", reason="and back")
+    assert birth(log, "score.1#0") == birth(log, "score.2#0") == Birth(epoch=4)
+    assert carried(log, SPLIT).path == "model"
+    with pytest.raises(EndedError) as ended:
+        published(log, "score.1#0", 0, after=4, upto=6)
+    assert ended.value.heirs == ("score.2#0",)
+
+
+def test_who_comes_second_changes_nothing(log, tmp_path):
+    """Two that ask for the same path at once make one change."""
+    other = SliceLog(tmp_path)
+    assert take(log, SPLIT, "rules", reason="first").number == 1
+    assert take(other, SPLIT, "rules", reason="second") is None
+    assert carried(other, SPLIT).reason == "first"
+
+
+def test_the_input_of_all_paths_is_pinned(log):
+    """Who trims asks what a unit on another path reads."""
+    wiring = DeploymentWiring(deployment=DEPLOYMENT)
+    take(log, SPLIT, "rules", reason="there")
+    assert list(wiring.inputs(log.child("score.1#0").segment)) == ["rows"]
+
+
+def test_unknown_paths_are_refused(log):
+    """With the names there are."""
+    with pytest.raises(BadInputError, match="score: no path 'x'; there are: model, rules"):
+        take(log, SPLIT, "x", reason="typo")
