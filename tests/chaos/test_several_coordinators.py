@@ -49,17 +49,19 @@ def led_on(run, before, more_epochs=10):
 
 
 def test_a_killed_leader_is_replaced(start):
-    """Another one leads, no unit is started again, and the dead one comes back to follow."""
+    """A new process leads, no unit is started again, and there are three coordinators again.
+
+    On a loaded machine the dead one may be back before the others have noticed, and lead.
+    """
     run = start()
     before = run.status()
     dead = run.kill_coordinator()
     view = led_on(run, before)
-    assert view.coordinators[0] != before.coordinators[0]
     assert read_endpoint(run.run_dir).pid != dead
     assert [one.generation for one in view.units] == [one.generation for one in before.units]
     assert view.recoveries == ()
     assert any(fact.kind == "term_began" and fact.term == view.term for fact in view.timeline)
-    assert before.coordinators[0] in all_ready(run).coordinators[1:]
+    assert sorted(all_ready(run).coordinators) == sorted(before.coordinators)
     ended_exactly_once(run)
 
 
