@@ -163,7 +163,7 @@ def test_changed_code_is_refused_by_operator_name(place):
     assert "--reset double" in err
     code, _, err = ask(begin, *arguments, "--reset", "double")
     assert code == 0, err
-    assert "reset double, out" in err
+    assert "double begins at epoch 0, out begins at epoch 0" in err
 
 
 def test_what_cannot_run_is_one_line(place):
