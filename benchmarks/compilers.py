@@ -25,7 +25,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +50,8 @@ VARIANTS: dict[str, str] = {
 }
 """Java options that come after those of the session, so they count."""
 QUANTITIES = ("session", "takeover", "takeover CPU", "early", "late", "copy", "memory")
+OPTIONS = "_JAVA_OPTIONS"
+"""Environment variable whose options Java takes last."""
 REHEARSED = 3
 """Batches, as on a spare."""
 LIMIT_S = 900.0
@@ -95,18 +96,15 @@ def main() -> None:
 @contextlib.contextmanager
 def java_options(options: str) -> Iterator[None]:
     """Sessions started meanwhile get these options too, the way any user may give them."""
-    before = os.environ.get("SPARK_CONF_DIR")
-    with tempfile.TemporaryDirectory() as folder:
-        if options:
-            text = f"spark.driver.extraJavaOptions {options}\n"
-            Path(folder, "spark-defaults.conf").write_text(text)
-        os.environ["SPARK_CONF_DIR"] = folder
-        try:
-            yield
-        finally:
-            os.environ.pop("SPARK_CONF_DIR")
-            if before is not None:
-                os.environ["SPARK_CONF_DIR"] = before
+    # Not through a folder of settings: that is part of the class path, and the archive of another.
+    before = os.environ.get(OPTIONS)
+    os.environ[OPTIONS] = options
+    try:
+        yield
+    finally:
+        os.environ.pop(OPTIONS)
+        if before is not None:
+            os.environ[OPTIONS] = before
 
 
 def _apart(batches: int, rows: int) -> dict[str, float]:
