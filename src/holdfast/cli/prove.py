@@ -221,7 +221,7 @@ def show_proof(console: Console, proof: Proof) -> None:
 
 def recovery_table(proof: Proof) -> Table:
     """One line per operator."""
-    table = _table("operator", "predicted", "95%", "measured", "95%", "n", "error", "kept", "bound")
+    table = _table("operator", "predicted", "p95", "measured", "p95", "n", "error", "kept", "bound")
     for item in (*proof.comparisons, proof.results):
         n = len(item.recoveries)
         for operator in item.promise.operators:
@@ -284,7 +284,7 @@ def plot_lines(comparisons: Sequence[Comparison], width: int = _WIDTH) -> list[s
         put(item.median, "[bold]◆[/]")
         lines.append(f"{item.promise.segment:{name}}  {''.join(cells)}")
     lines.append(
-        f"{'':{name}}  [dim][cyan]●[/] recovery  ◆ median  [yellow]│[/] predicted median and 95%  "
+        f"{'':{name}}  [dim][cyan]●[/] recovery  ◆ median  [yellow]│[/] predicted median and p95  "
         "[red]┃[/] bound[/]"
     )
     return lines
