@@ -237,7 +237,7 @@ def failover_words(found: Failovers) -> str:
 
 def recovery_table(proof: Proof) -> Table:
     """One line per operator."""
-    table = _table("operator", "predicted", "95%", "measured", "95%", "n", "error", "kept", "bound")
+    table = _table("operator", "predicted", "p95", "measured", "p95", "n", "error", "kept", "bound")
     for item in (*proof.comparisons, proof.results):
         n = len(item.recoveries)
         for operator in item.promise.operators:
@@ -300,7 +300,7 @@ def plot_lines(comparisons: Sequence[Comparison], width: int = _WIDTH) -> list[s
         put(item.median, "[bold]◆[/]")
         lines.append(f"{item.promise.segment:{name}}  {''.join(cells)}")
     lines.append(
-        f"{'':{name}}  [dim][cyan]●[/] recovery  ◆ median  [yellow]│[/] predicted median and 95%  "
+        f"{'':{name}}  [dim][cyan]●[/] recovery  ◆ median  [yellow]│[/] predicted median and p95  "
         "[red]┃[/] bound[/]"
     )
     return lines

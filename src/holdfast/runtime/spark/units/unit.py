@@ -431,8 +431,8 @@ class SparkUnit:
                 generation=context.generation,
                 spark_batch=spark_batch,
             ),
-            # Of chance the rows that are stored count; state must be that of the same input.
-            adopt=self._chance and not context.segment.stateful,
+            # Of chance the rows that are stored count; it comes after the state, which agrees.
+            adopt=self._chance,
             keep=lambda: keep_promised(self._promise, context, number, written),
         )
 
