@@ -120,7 +120,7 @@ def draw(seed: int, *, restarts: bool | None = None) -> Scenario:
         damaged=rng.choice(["", "", "s0", "k"]),
         bad_repairs=rng.random() < 0.5,
     )
-    asked = rng.random() < 0.35
+    asked = rng.random() < 0.25
     if not (asked if restarts is None else restarts):
         return drawn
     late = Seg("sink", (rng.choice(["k", last]),), "LATE", 1)
