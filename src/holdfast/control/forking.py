@@ -190,7 +190,7 @@ class Forking:
             for fork in self._state.forks[-1:]:
                 self._out.send(EndFork(cause=moment.cause, fork=fork.number, reason=fork.why))
         elif anew:
-            self._end(moment, live, "the run was stopped")
+            self._end(moment, live, "the run was stopped", stop=False)
         else:
             self._put(moment, live)
 
@@ -208,8 +208,14 @@ class Forking:
             self._end(moment, live, why, hopeless=hopeless)
             if hopeless:
                 return
-        due = {unit for unit, since in silent.items() if self._due(unit, since, moment.now)}
-        if due and not self._state.hopeless:
+        # What ended the last one without hope ends the next one as well.
+        over_at = self._state.forks[-1].ended_at if self._state.hopeless else None
+        due = {
+            unit
+            for unit, since in silent.items()
+            if self._due(unit, since, moment.now) and (over_at is None or since > over_at)
+        }
+        if due:
             self._begin(moment, due, silent)
 
     def _begin(self, moment: Moment, due: set[UnitId], silent: Mapping[UnitId, float]) -> None:
@@ -295,7 +301,15 @@ class Forking:
             default=0,
         )
 
-    def _end(self, moment: Moment, live: ForkRecord, why: str, *, hopeless: bool = False) -> None:
+    def _end(
+        self,
+        moment: Moment,
+        live: ForkRecord,
+        why: str,
+        *,
+        hopeless: bool = False,
+        stop: bool = True,
+    ) -> None:
         self.reports.clear()
         self._out.record(
             ForkEnded(
@@ -305,7 +319,7 @@ class Forking:
         self._out.send(EndFork(cause=moment.cause, fork=live.number, reason=why))
         for unit in live.units.values():
             # They find the end by themselves; this is sooner.
-            if unit.node and self._connections.connected_since(unit.node) is not None:
+            if stop and unit.node and self._connections.connected_since(unit.node) is not None:
                 self._out.send(
                     StopUnit(
                         cause=moment.cause,

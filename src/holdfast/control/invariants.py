@@ -83,7 +83,8 @@ def broken_commands(
                     broken.append(f"{command.unit} is started on {command.node}, not connected")
                 if unit is None or unit.node != command.node:
                     broken.append(f"{command.unit} is started where it is not placed")
-                if known.get(str(command.unit)) != command.generation:
+                recorded = known.get(str(command.unit), unit.generation if unit else 0)
+                if recorded != command.generation:
                     broken.append(f"{command.unit} is started before its placement is recorded")
             case StopUnit():
                 unit = state.unit(command.unit)

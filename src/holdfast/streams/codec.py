@@ -21,6 +21,7 @@ from holdfast.streams.records import (
     Range,
     Record,
     Repair,
+    Restart,
     Seal,
     Skip,
     Slice,
@@ -35,6 +36,7 @@ KINDS: dict[str, Callable[..., Record]] = {
     kind.kind: kind
     for kind in (
         Change,
+        Restart,
         Range,
         Turn,
         Slice,
@@ -88,6 +90,8 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
     for name in _LISTS:
         if name in data:
             data[name] = tuple(data[name])
+    if kind == Restart.kind:
+        data["changes"] = tuple(_build(Change.kind, item) for item in data["changes"])
     if isinstance(data.get("rows"), dict):
         data["rows"] = {key: _tuples(values) for key, values in data["rows"].items()}
     if isinstance(data.get("files"), dict):

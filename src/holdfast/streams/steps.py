@@ -118,3 +118,4 @@ def branches(unit: str) -> str:
 TERMS = "coordinator/terms"
 FORKS = "coordinator/forks"
 FORK_ENDS = "coordinator/fork-ends"
+RESTARTS = "run/restarts"

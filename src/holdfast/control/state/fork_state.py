@@ -58,7 +58,7 @@ class ForkState:
     forks: list[ForkRecord] = field(default_factory=list)
     """Oldest first; the last one lives unless it has ended."""
     hopeless: bool = False
-    """The last one ended though its input was gone: no other begins while it is."""
+    """The last one ended though its input was gone: no other begins because of the same loss."""
 
     @property
     def live(self) -> ForkRecord | None:

@@ -205,6 +205,8 @@ class ForkWorld:
                 begin = found
             if begin.batch != branch.batch:
                 raise Violation(f"{unit} begins with batch {begin.batch}, its branch differs")
+            for _ in range(rng.choice([1, 60])):  # a clone takes its time
+                yield Local()
             kept = self.checkpoints.setdefault(unit, [begin])
         yield from steps.begin(branch.batch, generation=branch.generation)
         begin = kept[-1]
