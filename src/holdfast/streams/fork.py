@@ -44,7 +44,7 @@ from holdfast.streams.records import (
     Slice,
     stream_of,
 )
-from holdfast.streams.repair import Repairs
+from holdfast.streams.restart import Restarts
 from holdfast.streams.steps import (
     FORK_ENDS,
     FORKS,
@@ -92,7 +92,7 @@ def end_fork(record: ForkEnd) -> Steps[ForkEnd]:
     return stored
 
 
-class ForkSteps(Repairs):
+class ForkSteps(Restarts):
     """The decisions of one unit of a fork."""
 
     def __init__(
@@ -263,7 +263,8 @@ class ForkSteps(Repairs):
             before = yield Get(ranges(self.unit), position.batch - 1)
             if isinstance(before, Range):
                 left -= set(before.left_out)
-        return not left or self._impatient(sorted(left))
+        impatient = self._impatient(sorted(left))  # told also when there is nothing to wait for
+        return not left or impatient
 
     # What it reads
 

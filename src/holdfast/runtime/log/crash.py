@@ -23,6 +23,8 @@ CRASH_POINTS = (
 )
 HANDOVER_POINTS = ("after-seal", "during-handover")
 """Those that are met only when a stream changes hands: a parent's, and a child's."""
+FORK_POINTS = ("before-branch", "after-branch", "before-tentative", "after-tentative")
+"""Those that are met only in a fork: when a unit of it begins, and when its exporter delivers."""
 RESTART_POINT = "during-restart"
 """Met by who begins segments anew, after each of its puts: `during-restart:KIND@PUT`, the kind of
 record and which put it was, from 0."""
