@@ -24,7 +24,7 @@ from holdfast.streams.records import (
     skip_place,
     stream_of,
 )
-from holdfast.streams.repair import Repairs
+from holdfast.streams.repair import KEEP_EVERY, Repairs
 from holdfast.streams.steps import (
     Delete,
     Get,
@@ -182,7 +182,9 @@ class Floors(Repairs):
         while needed is not None and first > floor.number:
             item = yield Get(ranges(unit), first - 1)
             if item is None or (isinstance(item, Range) and item.upto <= needed):
-                break
+                # A replay begins at a commit that is kept, which may lie a few batches before; and
+                # the first of its batches goes on from the range before it, maybe past a turn.
+                return max(floor.number, first - KEEP_EVERY - 1) if self._levels > 1 else first
             first -= 1
         return first
 

@@ -22,6 +22,8 @@ CRASH_POINTS = (
 )
 HANDOVER_POINTS = ("after-seal", "during-handover")
 """Those that are met only when a stream changes hands: a parent's, and a child's."""
+REPAIR_POINTS = ("before-replay", "before-repair-record", "after-repair-record")
+"""Those of whoever makes a lost slice again, by the unit whose slice it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,7 @@ def crash_plan(jvm: int | None = None) -> Crash:
     spec = os.environ.get(VARIABLE, "")
     if not spec:
         return Crash()
-    known = (*CRASH_POINTS, *HANDOVER_POINTS)
+    known = (*CRASH_POINTS, *HANDOVER_POINTS, *REPAIR_POINTS)
     if spec.partition(":")[0] not in known:
         raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(known)}")
     own = os.getpid()
