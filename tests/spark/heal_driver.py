@@ -69,8 +69,8 @@ class Running:
         end = time.monotonic() + DEADLINE_S
         while True:
             found = {item.unit.segment: item for item in self.host.poll()}
-            failed = [item.error for item in found.values() if item.state == "failed"]
-            assert not failed, failed[0]
+            ended = [item.error for item in found.values() if item.state in ("failed", "stopped")]
+            assert not ended, ended[0]
             if condition(found):
                 return found
             assert time.monotonic() < end, found

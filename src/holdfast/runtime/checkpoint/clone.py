@@ -47,14 +47,21 @@ def clone_between(
     unit: str,
     crash: Crash,
     newest: int | None = None,
+    beside: bool = False,
 ) -> None:
     """The same for checkpoints given by name; the first may be in use.
 
-    With `newest` the clone ends with that batch of Spark's, whatever was planned and run since.
+    With `newest` the clone ends with that batch of Spark's, whatever was planned and run since. A
+    clone that is to run `beside` the query it is made of is another query: Spark stops the one that
+    runs when another with its id is started.
     """
 
     def edit(name: str) -> Edit | None:
         inside, _, last = name.rpartition("/")
+        if beside and name == "metadata":
+            return lambda _: _query_id()
+        if beside and name == ".metadata.crc":
+            return lambda _: None
         if newest is not None and inside in ("commits", "offsets"):
             number = last.removeprefix(".").partition(".")[0]
             if number.isdigit() and int(number) > newest:
@@ -97,12 +104,17 @@ def make_stateless(
     # As Spark writes it, without spaces: a source reads nothing else.
     offset = json.dumps(reached, separators=(",", ":"))
     files = {
-        "metadata": (json.dumps({"id": str(uuid.UUID(new_id()))}),),
+        "metadata": (_query_id().decode(),),
         "offsets/0": ("v1", json.dumps(settings), *[offset] * inputs),
         "commits/0": ("v1", json.dumps({"nextBatchWatermarkMs": 0})),
     }
     for name, lines in files.items():
         folder.replace(f"{checkpoint}/{name}", "\n".join(lines).encode())
+
+
+def _query_id() -> bytes:
+    """What Spark calls a query in its checkpoint, for a new one."""
+    return json.dumps({"id": str(uuid.UUID(new_id()))}).encode()
 
 
 def move_schema_paths(data: bytes, *, where: str, checkpoint: str) -> bytes:

@@ -75,6 +75,19 @@ def test_a_clone_can_end_with_an_older_batch(tmp_path):
     assert (clone.names("commits"), clone.names("offsets")) == (["0", "1", "2"],) * 2
 
 
+def test_a_clone_that_runs_beside_its_original_is_another_query(tmp_path):
+    """Spark would stop the one that runs."""
+    log = SliceLog(tmp_path)
+    write(tmp_path / "from", 0, 0)
+    (tmp_path / "from/metadata").write_text('{"id":"one"}')
+    (tmp_path / "from/.metadata.crc").write_text("of the above")
+    for name, beside in (("same", False), ("other", True)):
+        clone_between(log.store, "from", name, unit=UNIT, crash=Crash(), beside=beside)
+    assert (tmp_path / "same/metadata").read_text() == '{"id":"one"}'
+    assert json.loads((tmp_path / "other/metadata").read_text())["id"] != "one"
+    assert not (tmp_path / "other/.metadata.crc").exists()
+
+
 def test_a_stateless_query_begins_anywhere_with_all_its_inputs(tmp_path):
     """All of them have come equally far."""
     log = SliceLog(tmp_path)

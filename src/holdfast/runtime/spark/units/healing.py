@@ -176,7 +176,13 @@ class SparkHealer:
 
     def _clone(self, context: UnitContext, source: str, target: str, newest: int | None) -> None:
         clone_between(
-            self._log.store, source, target, unit=context.name, crash=Crash(), newest=newest
+            self._log.store,
+            source,
+            target,
+            unit=context.name,
+            crash=Crash(),
+            newest=newest,
+            beside=True,
         )
 
     def _rows(self, context: UnitContext) -> int:
