@@ -54,7 +54,7 @@ LISTED = {
     ),
     "control/shell/seat.py": ("unlink", CONTROL),
     "faults/inject.py": (
-        "exists is_file os.truncate read_bytes rename st_size stat write_bytes write_text",
+        "exists is_file os.truncate read_bytes rename st_size stat unlink write_bytes write_text",
         APART,
     ),
     "faults/schedule.py": ("read_text", INPUT),
