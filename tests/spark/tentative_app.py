@@ -1,11 +1,11 @@
-"""Two sources united: their rows in files, a total per key in a table, and calls of a function."""
+"""Some sources united: their rows in files, a total per key in a table, and calls of a function."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ def _rows(epoch: int, side: str) -> list[tuple[dt.datetime, str, int]]:
 
 def left(epoch: int, seed: int) -> list[tuple[dt.datetime, str, int]]:
     return _rows(epoch, "l")
+
+
+def middle(epoch: int, seed: int) -> list[tuple[dt.datetime, str, int]]:
+    return _rows(epoch, "m")
 
 
 def right(epoch: int, seed: int) -> list[tuple[dt.datetime, str, int]]:
@@ -57,23 +61,11 @@ def call(
         file.write(json.dumps(line) + "\n")
 
 
-pipeline = Pipeline("tentative", event_time=("ts", "1 second"), epoch="0.5s")
-_left = pipeline.source("left", Generator(left, SCHEMA))
-_right = pipeline.source("right", Generator(right, SCHEMA))
-_both = _left.union("both", _right).map("double", double)
-_total = _both.aggregate("total", add, key="key", output="upsert")
-pipeline.sink("rows", _both, Parquet("out/rows"))
-pipeline.sink("totals", _total, Sqlite("out/totals.db", "totals"))
-pipeline.sink("calls", _both, ForeachBatch(call))
-
-
-@pipeline.expected("rows")
 def expected_rows(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """All of both, doubled."""
+    """All of them, doubled."""
     return [{**row, "value": 2 * row["value"]} for side in rows.values() for row in side]
 
 
-@pipeline.expected("totals")
 def expected_totals(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Sums and counts by key."""
     found: dict[str, dict[str, Any]] = {}
@@ -82,3 +74,21 @@ def expected_totals(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, 
         item["total"] += row["value"]
         item["rows"] += 1
     return list(found.values())
+
+
+def make(*sources: Callable[[int, int], list[tuple[dt.datetime, str, int]]]) -> Pipeline:
+    """The pipeline over some sources."""
+    made = Pipeline("tentative", event_time=("ts", "1 second"), epoch="0.5s")
+    first, *others = [made.source(source.__name__, Generator(source, SCHEMA)) for source in sources]
+    both = first.union("both", *others).map("double", double)
+    total = both.aggregate("total", add, key="key", output="upsert")
+    made.sink("rows", both, Parquet("out/rows"))
+    made.sink("totals", total, Sqlite("out/totals.db", "totals"))
+    made.sink("calls", both, ForeachBatch(call))
+    made.expected("rows")(expected_rows)
+    made.expected("totals")(expected_totals)
+    return made
+
+
+pipeline = make(left, right)
+three = make(left, middle, right)

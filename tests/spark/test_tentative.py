@@ -163,3 +163,65 @@ def fork_of(it):
     except ConnectionLostError:
         return None
     return forks[-1] if forks else None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "point",
+    [
+        "before-branch:double+1.0#0",
+        "after-branch:double+1.0#0",
+        "during-clone:total+1.0#0",
+        "after-range-record:total+1.0#0",
+        "after-data-files:double+1.0#0",
+        "after-slice-record:total+1.0#0",
+        "before-commit:total+1.0#0",
+        "before-tentative:totals+1.0#0",
+        "after-tentative:rows+1.0#0",
+    ],
+)
+def test_a_fork_is_killed_at_a_named_point(tmp_path, monkeypatch, point):
+    """With the node and the exact units that wait there: the fork comes back beside them, or ends,
+    and the result is exact.
+    """
+    # Only the nodes of this launch that meet the point die of it: the spare added later has none.
+    monkeypatch.setenv("HOLDFAST_CRASH_AT", point)
+    with Started(tmp_path, monkeypatch) as it:
+        it.lose_left()
+        it.wait_for(lambda view: not view.nodes, "the death of the other node as well")
+        monkeypatch.delenv("HOLDFAST_CRASH_AT")
+        it.run.add_spare()
+        it.run.add_spare()
+        it.wait_for(
+            lambda view: bool(view.forks) and view.forks[-1].ended_at is not None, "its end"
+        )
+        it.await_exact()
+        it.check()
+
+
+@pytest.mark.full
+def test_the_coordinator_is_killed_while_a_fork_lives(tmp_path, monkeypatch):
+    """Its successor finds the fork in the journal, and ends it when all is exact."""
+    with Started(tmp_path, monkeypatch) as it:
+        it.lose_left()
+        it.await_tentative()
+        it.run.kill_coordinator()
+        before = it.until(lambda: fork_of(it), "another coordinator").fork
+        known = len(it.tentative_files())
+        it.until(lambda: len(it.tentative_files()) > known, "more tentative files")
+        assert fork_of(it).fork == before
+        it.run.add_spare()
+        it.await_exact()
+        it.check()
+
+
+@pytest.mark.full
+def test_an_input_that_comes_back_and_goes_again(tmp_path, monkeypatch):
+    """Twice, by two forks or one; exact after each."""
+    with Started(tmp_path, monkeypatch) as it:
+        for _ in range(2):
+            it.lose_left()
+            it.await_tentative()
+            it.run.add_spare()
+            it.await_exact()
+        it.check()

@@ -130,6 +130,7 @@ LISTED = {
     "verify/keep.py": ("mkdir shutil.copyfile", APART),
     "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
     "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
+    "verify/tentative.py": ("is_dir is_file iterdir sqlite3.connect", APART),
 }
 
 PATH_METHODS = {
