@@ -84,7 +84,7 @@ def test_what_is_not_there_is_said_in_one_line():
     """An unknown paper, a paper of measurements only, an unknown figure."""
     for paper, figure, words in (
         ("nobody", None, "no paper 'nobody'"),
-        ("spate", None, "no figure that planning"),
+        ("pathfinder", None, "no figure that planning"),
         ("ftc", "99", "no figure '99'"),
     ):
         with pytest.raises(BadInputError, match=words):
