@@ -6,7 +6,7 @@ from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.schedule import draw_schedule
 from holdfast.pipeline import deploy, load_pipeline
 
-pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full, pytest.mark.timeout(600)]
 
 APP = "tests/chaos/elastic_app.py"
 SEEDS = range(30)
@@ -14,7 +14,6 @@ KINDS = ("scale", "scale", "scale", "kill", "suspend", "coordinator", "lose-slic
 """Scaling as often as all that breaks."""
 
 
-@pytest.mark.sample(seed=2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rescaled_and_broken_by_a_drawn_schedule(tmp_path, seed):
     """Kills, hangs, lost slices and a lost coordinator between and during handovers."""
