@@ -7,10 +7,10 @@ is stands on record (`holdfast.streams.fork`); here is decided only when it begi
 falls silent later, above the same sinks, is left out by the fork's units themselves; what concerns
 other sinks as well ends it, and a larger one begins.
 
-A fork ends when the exact sinks have caught up with it. It also ends, with an explanation, when it
-is too old or too far ahead, when one of its units fails again and again, when a stream that it
-forks changes hands, and with the launch. A coordinator that is killed finds its fork in the
-journal, and gives the commands again that it may not have given.
+A fork ends when the exact sinks have come where it was when its input was back. It also ends, with
+an explanation, when it is too old or too far ahead, when one of its units fails again and again,
+when a stream that it forks changes hands, and with the launch. A coordinator that is killed finds
+its fork in the journal, and gives the commands again that it may not have given.
 """
 
 from __future__ import annotations
@@ -108,6 +108,8 @@ class Forking:
         self._out = out
         self.reports: dict[str, UnitReport] = {}
         """What the fork's units have said last; not journaled."""
+        self._target: dict[UnitId, int] | None = None
+        """How far exact sinks have to come, since their input is back; None: it is not."""
 
     # What nodes say
 
@@ -276,30 +278,34 @@ class Forking:
         if gone:
             return f"{gone[0].exact} has handed its stream over", False
         segments = {unit.unit.exact.segment for unit in live.units.values()}
-        ahead = self._ahead(live, segments)
+        ahead = max((fork - exact for _, fork, exact in self._sinks(live, segments)), default=0)
         if ahead > policy.most_epochs:
             return f"it is {ahead} epochs ahead of the exact results", True
         due = {unit for unit, since in silent.items() if self._due(unit, since, moment.now)}
         if not self._downstream(due) <= segments:
             names = ", ".join(map(str, sorted(due)))
             return f"{names} gone as well, which concerns more sinks", False
-        waits = any(self._downstream({unit}) & segments for unit in silent)
-        if not waits and ahead <= self._slack:
+        if any(self._downstream({unit}) & segments for unit in silent):
+            self._target = None
+            return None, False
+        if self._target is None:
+            # The fork goes on meanwhile: to come where it is now is enough, or it might never end
+            # on a machine that is too slow for both.
+            self._target = {u.exact: reached for u, reached, _ in self._sinks(live, segments)}
+        behind = [target - self._signs.epoch(exact) for exact, target in self._target.items()]
+        if max(behind, default=0) <= self._slack:
             return "the exact results have caught up", False
         return None, False
 
-    def _ahead(self, live: ForkRecord, segments: set[str]) -> int:
-        """Epochs that the fork's sinks, or what comes next to them, are ahead of the exact ones."""
+    def _sinks(self, live: ForkRecord, segments: set[str]) -> list[tuple[UnitId, int, int]]:
+        """The fork's sinks, or what comes next to them: how far each is, and its exact unit."""
         ends = [name for name in self._ends() if name in segments]
         last = ends or [name for name in self._reads if name in segments][-1:]
-        return max(
-            (
-                self.reports[name].epoch - self._signs.epoch(unit.unit.exact)
-                for name, unit in live.units.items()
-                if unit.unit.exact.segment in last and name in self.reports
-            ),
-            default=0,
-        )
+        return [
+            (unit.unit, self.reports[name].epoch, self._signs.epoch(unit.unit.exact))
+            for name, unit in live.units.items()
+            if unit.unit.exact.segment in last and name in self.reports
+        ]
 
     def _end(
         self,
@@ -311,6 +317,7 @@ class Forking:
         stop: bool = True,
     ) -> None:
         self.reports.clear()
+        self._target = None
         self._out.record(
             ForkEnded(
                 at=moment.now, cause=moment.cause, fork=live.number, reason=why, hopeless=hopeless
