@@ -48,7 +48,7 @@ EDGES = {
     "storage": "",
     "streams": "deployment",
     "testing": (
-        "control deployment pipeline planners predict rundir runtime streams topology verify"
+        "control deployment health pipeline planners predict rundir runtime streams topology verify"
     ),
     "topology": "",
     "verify": "",
