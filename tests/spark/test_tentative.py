@@ -100,6 +100,12 @@ class Started:
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
         return [json.loads(line) for line in lines]
 
+    def tentative_calls(self):
+        return {call["id"] for call in self.called() if call["tentative"]}
+
+    def superseded(self):
+        return {name for call in self.called() for name in call["supersedes"]}
+
     def lose_left(self):
         self.run.kill_node(self.unit("left.0#0").node)
 
@@ -151,9 +157,7 @@ def test_results_go_on_without_a_lost_source_and_are_exact_in_the_end(tmp_path, 
         it.until(lambda: any(call["tentative"] for call in it.called()), "a tentative call")
         it.run.add_spare()
         it.await_exact()
-        calls = it.called()
-        replaced = {name for call in calls for name in call["supersedes"]}
-        assert replaced == {call["id"] for call in calls if call["tentative"]}
+        it.until(lambda: it.superseded() == it.tentative_calls(), "all of them superseded")
         it.check()
 
 
