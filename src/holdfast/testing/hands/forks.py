@@ -1,12 +1,12 @@
 """A model of forks: units that go on without an input, beside the exact ones that wait for it.
 
-A small world of its own: two logs of a source, two shards of a sum, a count behind them and a sink,
-under the production decisions (`holdfast.streams`). Logs fall silent and come back, also while a
-fork lives; processes are stopped between any two operations, are started again from their
-checkpoints, or go on as zombies; somebody trims. What must hold: the sink has exactly what a run
-without failures delivers; at no moment is a tentative row beside the exact ones that replace it; a
-batch of a fork that is run again gives the same rows; rows that claim to lack nothing lack nothing;
-no tentative row is left in the end.
+A small world of its own: two logs of a source, two shards of a sum, behind them a count (in every
+fifth world a join with another source) and a sink, under the production decisions of
+`holdfast.streams`. Logs fall silent and come back, also while a fork lives; processes are stopped
+between any two operations, are started again from their checkpoints, or go on as zombies; somebody
+trims. What must hold: the sink has exactly what a run without failures delivers; at no moment is a
+tentative row beside the exact ones that replace it; a batch of a fork that is run again gives the
+same rows; rows that claim to lack nothing lack nothing; no tentative row is left in the end.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from holdfast.testing.hands.scenario import GROUPS, Row, Violation, apply, choos
 MOST_STEPS = 200_000
 RETAIN = 2
 
-SHARDS = {"lines": 2, "sum": 2, "count": 1, "OUT": 1}
-READS = {"lines": (), "sum": ("lines",), "count": ("sum",), "OUT": ("count",)}
+SHARDS = {"lines": 2, "marks": 1, "sum": 2, "count": 1, "OUT": 1}
+READS = {"lines": (), "marks": (), "sum": ("lines",), "count": ("sum",), "OUT": ("count",)}
 DOWNSTREAM = ("sum", "count", "OUT")
 
 
@@ -103,8 +103,21 @@ class ForkWorld:
         self.restarts: dict[str, Callable[[str, int], Process]] = {}
         self.asleep: list[Process] = []
         self.results: dict[int, Any] = {}
-        self.rows = [self._rows(shard) for shard in range(SHARDS["lines"])]
-        for stream, shards in SHARDS.items():
+        self.reads: dict[str, tuple[str, ...]] = dict(READS)
+        self.joins = seed % 5 == 1
+        if self.joins:
+            self.reads["count"] = ("sum", "marks")
+        else:
+            del self.reads["marks"]
+        self.streams = tuple(self.reads)
+        self.rows = {
+            unit_name(stream, 0, shard): self._rows(stream, shard)
+            for stream in self.streams
+            if not self.reads[stream]
+            for shard in range(SHARDS[stream])
+        }
+        for stream in self.streams:
+            shards = SHARDS[stream]
             edges = [index * GROUPS // shards for index in range(shards + 1)]
             children = tuple(
                 Child(unit=unit_name(stream, 0, n), segment=stream, groups=(edges[n], edges[n + 1]))
@@ -116,18 +129,18 @@ class ForkWorld:
     # Who reads what
 
     def readers(self, stream: str) -> list[str]:
-        return [name for name, read in READS.items() if stream in read]
+        return [name for name, read in self.reads.items() if stream in read]
 
     def publishes(self, stream: str) -> bool:
         return stream != "OUT"
 
     def inputs(self, segment: str) -> tuple[str, ...]:
-        return READS[segment]
+        return self.reads[segment]
 
     # Rows
 
-    def _rows(self, shard: int) -> list[list[Row]]:
-        rng = random.Random(f"rows/{self.seed}/{shard}")
+    def _rows(self, stream: str, shard: int) -> list[list[Row]]:
+        rng = random.Random(f"rows/{self.seed}/{shard if stream == 'lines' else stream}")
         return [
             [
                 ((shard, epoch, index), rng.randrange(GROUPS), epoch, rng.randrange(1, 9))
@@ -138,22 +151,32 @@ class ForkWorld:
 
     def expected(self) -> list[Row]:
         """What a run without failures delivers."""
-        every = [row for shard in self.rows for part in shard for row in part]
-        summed = apply("sum", {}, [every])[1]
+        lines, marks = (
+            [
+                row
+                for unit, made in self.rows.items()
+                if unit.startswith(name)
+                for part in made
+                for row in part
+            ]
+            for name in ("lines", "marks")
+        )
+        summed = apply("sum", {}, [lines])[1]
+        if self.joins:
+            return apply("join", {}, [summed, marks])[1]
         return apply("count", {}, [summed])[1]
 
     # Units
 
     def source(self, unit: str, generation: int) -> Process:
         """Publishes epoch by epoch, or two at once."""
-        shard = int(unit.rpartition("#")[2])
         rng = random.Random(f"{self.seed}/{unit}")
         steps = Repairs(writer=f"{unit}/{generation}")
         number, after = 0, -1
         spans = [rng.choice([1, 1, 2]) for _ in range(self.epochs)]
         while after < self.epochs - 1:
             upto = min(after + spans[number], self.epochs - 1)
-            rows = tuple(row for part in self.rows[shard][after + 1 : upto + 1] for row in part)
+            rows = tuple(row for part in self.rows[unit][after + 1 : upto + 1] for row in part)
             yield from steps.publish(
                 Slice(
                     unit=unit,
@@ -225,7 +248,8 @@ class ForkWorld:
     ) -> Process:
         stream = exact_name(stream_of(unit))
         child = yield from steps.child(unit)
-        inputs = READS[stream]
+        inputs = self.reads[stream]
+        operation = "join" if stream == "count" and self.joins else stream
         rng = random.Random(f"{steps.writer}/{self.seed}")
         while True:
             step = yield from steps.next_step(
@@ -237,23 +261,19 @@ class ForkWorld:
                 yield Idle()
                 continue
             record, number = step.range, step.position.batch
-            found: list[Slice] = []
+            parts: list[list[Row]] = []
             for name in inputs:
-                found += yield from steps.read(name, record.after, record.upto)
-            rows = [
-                row
-                for item in found
-                for row in item.files["rows"]
-                if child.groups[0] <= row[1] < child.groups[1]
-            ]
+                found = yield from steps.read(name, record.after, record.upto)
+                read = [row for item in found for row in item.files["rows"]]
+                parts.append([row for row in read if child.groups[0] <= row[1] < child.groups[1]])
             missing: tuple[str, ...] = ()
             if isinstance(steps, ForkSteps):
                 stateful = stream != "OUT"
                 missing = tuple((yield from steps.missing(number, inputs, stateful=stateful)))
             if stream == "OUT":
-                yield from self._deliver(unit, number, record.after, record.upto, rows, missing)
+                yield from self._deliver(unit, number, record.after, record.upto, parts[0], missing)
             else:
-                state, made = apply(stream, state, [rows])
+                state, made = apply(operation, state, parts)
                 yield Local()
                 yield from steps.publish(
                     Slice(
@@ -332,7 +352,7 @@ class ForkWorld:
     def trimmer(self) -> Process:
         while True:
             floors = self._make_floors(self, writer="trimmer", retain=RETAIN, margin=2)
-            for stream in ("lines", "sum", "count"):
+            for stream in self.streams[:-1]:
                 for shard in range(SHARDS[stream]):
                     yield from floors.trim(unit_name(stream, 0, shard), stream)
             yield Idle()
@@ -366,6 +386,7 @@ class ForkWorld:
         """Logs fall silent and come back, several at once, and again."""
         rng = random.Random(f"{self.seed}/weather")
         units = ["lines.0#0", "lines.0#1", "sum.0#0", "sum.0#1"]
+        units += ["marks.0#0"] if self.joins else []
         for _ in range(rng.choice([1, 2, 4])):
             for _ in range(rng.choice([10, 50, 150])):
                 yield Local()
@@ -389,9 +410,9 @@ class ForkWorld:
 
     def run(self) -> None:
         """Until the sink has everything."""
-        for stream, shards in SHARDS.items():
-            for shard in range(shards):
-                make = self.exact if READS[stream] else self.source
+        for stream in self.streams:
+            for shard in range(SHARDS[stream]):
+                make = self.exact if self.reads[stream] else self.source
                 self._start(unit_name(stream, 0, shard), make)
         self._start("trimmer", lambda *_: self.trimmer())
         self._start("coordinator", lambda *_: self.coordinator())
@@ -415,7 +436,7 @@ class ForkWorld:
         name = self.rng.choice(list(self.processes))
         if name in self.silent:
             return
-        unit = name not in ("coordinator", "weather", "trimmer") and not name.startswith("lines")
+        unit = name not in ("coordinator", "weather", "trimmer", *self.rows)
         if unit and self.rng.random() < self.crashes:
             if self.rng.random() < self.zombies:
                 self.asleep.append(self.processes[name])
