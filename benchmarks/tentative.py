@@ -5,7 +5,7 @@ node has come up from nothing. Results go on in a fork with what the third sourc
 from the kill: when the first tentative row was delivered, when every failed unit had caught up and
 exact results went on, and when the fork had ended.
 
-    python -m benchmarks.tentative [--runs 3] [--after 0.5s]
+    python -m benchmarks.tentative [--runs 3] [--after 0.2s]
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _lacking(run_dir: Path) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--after", default="0.5s")
+    parser.add_argument("--after", default="0.2s")
     options = parser.parse_args()
     found = []
     for number in range(options.runs):
