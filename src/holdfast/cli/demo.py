@@ -277,7 +277,7 @@ def _bound_words(bounds: Mapping[str, float]) -> str:
 
 
 def _segments_table(plan: JointPlan) -> Any:
-    table = _table("segment", "operators", "batch every", "recovery", "95%")
+    table = _table("segment", "operators", "batch every", "recovery", "p95")
     for segment in plan.segments:
         latency = plan.recovery_latency[segment.name]
         table.add_row(
@@ -347,11 +347,12 @@ def _audience(teller: _Teller) -> Audience:
             teller.quiet()
             self._seen = _Seen(detected=set(), restored=set())
             node = next(item for item in view.nodes if item.node == fault.node)
+            number = max(0, (node.processes or 1) - 1)
+            children = "child" if number == 1 else f"{number} children"
             teller.line()
             teller.line(
-                f"[bold red]kill -9[/] node {fault.node} (process {node.pid} and its "
-                f"{max(0, (node.processes or 1) - 1)} children), home of "
-                f"{', '.join(node.units)}"
+                f"[bold red]kill -9[/] node {fault.node} (process {node.pid} and its {children}), "
+                f"home of {', '.join(node.units)}"
             )
 
         def watched(self, fault: Struck, view: RunView) -> None:

@@ -36,6 +36,7 @@ def live_view(view: RunView, *, epoch_s: float, trouble: str | None = None) -> R
     parts.append(nodes_table(view))
     if view.recoveries:
         parts.append(recoveries_table(view))
+    parts += [Text(line, style="yellow") for line in forked(view)]
     parts += [Text(line, style="yellow") for line in (*retries(view), *busy(view))]
     parts += [Text(line, style="red") for line in failures(view)]
     parts += warning(trouble or view.trouble)
@@ -52,7 +53,9 @@ def headline(view: RunView) -> Text:
     open_ = sum(recovery.outcome == "open" for recovery in view.recoveries)
     text = Text(f"{view.pipeline}  ", style="bold")
     text.append(view.status, style=_COLOURS.get(view.status, "white"))
-    text.append(f"  {seconds:.0f} s  {len(view.recoveries)} recoveries", style="not bold")
+    number = len(view.recoveries)
+    told = "1 recovery" if number == 1 else f"{number} recoveries"
+    text.append(f"  {seconds:.0f} s  {told}", style="not bold")
     if open_:
         text.append(f", {open_} under way", style="yellow")
     if len(view.coordinators) > 1:
@@ -70,7 +73,7 @@ def units_table(view: RunView, *, epoch_s: float) -> Table:
         waiting = unit.waiting
         table.add_row(
             unit.unit,
-            Text(unit.phase, style=_COLOURS.get(unit.phase, "white")),
+            Text(_phase(unit), style=_COLOURS.get(unit.phase, "white")),
             unit.node or "-",
             str(unit.generation),
             _number(unit.epoch),
@@ -81,6 +84,13 @@ def units_table(view: RunView, *, epoch_s: float) -> Table:
             _bytes(unit.state_bytes),
         )
     return table
+
+
+def _phase(unit: UnitView) -> str:
+    """With its part, if there is another replica."""
+    if unit.leads is None or unit.phase != "running":
+        return unit.phase
+    return f"{unit.phase}, {'leads' if unit.leads else 'follows'}"
 
 
 def nodes_table(view: RunView) -> Table:
@@ -138,6 +148,23 @@ def retries(view: RunView) -> list[str]:
         for unit in view.units
         if unit.down in _RETRIED and unit.phase != "held"
     ]
+
+
+def forked(view: RunView) -> list[str]:
+    """What results go on without, in the fork that lives; nothing: all of them are exact."""
+    live = next((fork for fork in view.forks if fork.ended_at is None), None)
+    if live is None:
+        return []
+    shares = ", ".join(f"{sink} {share:.0%}" for sink, share in live.fidelity.items())
+    lines = [
+        f"tentative results since {view.now - live.began_at:.0f} s, fork {live.fork}: {live.reason}"
+        + (f"; predicted fidelity: {shares}" if shares else "")
+    ]
+    for unit in live.units:
+        where = f"on {unit.node}" if unit.node else "waits for its exact unit"
+        reached = "-" if unit.epoch is None else f"epoch {unit.epoch}"
+        lines.append(f"  {unit.unit} {where}, {reached}")
+    return lines
 
 
 def busy(view: RunView) -> list[str]:

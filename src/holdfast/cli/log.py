@@ -29,7 +29,8 @@ def log(
     directory = find_run(run, run_dir, live=False)
     spec = read_spec(directory)
     kept = bool(spec.options.get("keep_input"))
-    survey = Survey(SliceLog(directory), spec.deployment, keep_input=kept)
+    levels = int(spec.options.get("ack_levels", 1))
+    survey = Survey(SliceLog(directory), spec.deployment, keep_input=kept, levels=levels)
     found = survey.to_json()
     if tables:
         found["tables"] = [survey.tables(unit["unit"]) for unit in found["units"]]
@@ -47,6 +48,10 @@ def _print(found: dict[str, Any]) -> None:
     console = Console()
     console.print(_streams(found["streams"]))
     console.print(_units(found["units"]))
+    if found["forks"]:
+        console.print(_forks(found["forks"]))
+    if found["restarts"]:
+        console.print(_restarts(found["restarts"]))
     for item in found.get("tables", ()):
         for what, title in (("input", "input slices"), ("output", "output slices")):
             if item[what]:
@@ -90,6 +95,33 @@ def _units(units: list[dict[str, Any]]) -> Table:
             "" if turn is None else f"change {turn['change']} at {_said(turn['end'])}",
             "" if seal is None else f"{seal['how']} {seal['change']} at {_said(seal['end'])}",
         )
+    return table
+
+
+def _restarts(restarts: list[dict[str, Any]]) -> Table:
+    table = _table("begun anew", "restart", "stream", "since", "carried out")
+    for item in restarts:
+        for index, (stream, start) in enumerate(item["streams"].items()):
+            done = "yes" if item["carried_out"] else "when the run next starts"
+            number = "" if index else str(item["number"])
+            table.add_row(number, stream, _epoch(start), "" if index else done)
+    return table
+
+
+def _forks(forks: list[dict[str, Any]]) -> Table:
+    names = ("fork", "because", "unit", "since", "epoch", "leaves out", "ended")
+    table = _table("forks", *names)
+    for item in forks:
+        for index, unit in enumerate(item["units"]):
+            table.add_row(
+                "" if index else str(item["fork"]),
+                "" if index else item["reason"],
+                unit["unit"],
+                _epoch(unit["after"]),
+                _said(unit["epoch"]),
+                ", ".join(unit["left_out"]),
+                "" if index else _said(item["ended"]),
+            )
     return table
 
 

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from holdfast.cli import tentative as tentative_results
 from holdfast.cli.deployment import (
     Batch,
     Cut,
@@ -77,6 +79,7 @@ def run(
         Literal["inc", "topological"],
         typer.Option(help="Who comes back first when places are too few for all that failed."),
     ] = "inc",
+    tentative_after: tentative_results.After = None,
     duration: Annotated[
         str | None,
         typer.Option("--for", help="Stop when everything has run for this long, such as 60s."),
@@ -98,6 +101,14 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
+    ack_levels: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Boundaries further down at which results must be durable before input is "
+            "trimmed: slices lost on up to N-1 boundaries in a row are made again.",
+        ),
+    ] = 1,
     autoscale: Annotated[
         int | None,
         typer.Option(min=1, help="Rescale by load, up to so many shards of scalable operators."),
@@ -123,7 +134,7 @@ def run(
     limit_s = None if duration is None else parse_time(duration, where="--for")
     options: dict[str, Any] = {}
     if host == "spark":
-        options = {"memory_mb": memory_mb, "keep_input": keep_input}
+        options = {"memory_mb": memory_mb, "keep_input": keep_input, "ack_levels": ack_levels}
     app = absolute_app(app)
     planned = None if plan is None else load_plan(plan)
     pipeline = made_pipeline(app, _note)
@@ -144,7 +155,10 @@ def run(
     def spec_of(deployment: Deployment) -> RunSpec:
         together = plan_together(planned, deployment, count)
         order = planned_order(pipeline, deployment, recovery_order)
-        policy = _policy(deployment, count, max_units, together, order)
+        policy = replace(
+            _policy(deployment, count, max_units, together, order),
+            tentative=tentative_results.tentative(tentative_after, pipeline, deployment, planned),
+        )
         return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
     spec = spec_of(deployment)

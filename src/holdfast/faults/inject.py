@@ -19,8 +19,9 @@ import numpy as np
 
 from holdfast.clock import Clock
 from holdfast.control.status import RunView
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.faults.schedule import Fault, Schedule
+from holdfast.faults.schedule import ROLE_MARK, Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
 from holdfast.rundir.application import app_folder
 from holdfast.rundir.spec import read_spec
@@ -31,6 +32,8 @@ from holdfast.verify.slice_log import newest_files
 WAIT_S = 0.05
 TOGETHER = 2
 """Nodes that a correlated failure takes if it is not said which."""
+DAMAGED_SLICES = 3
+"""Damage hits one of so many newest slices of a unit."""
 PATIENCE_S = 20.0
 """How long a fault waits for a target, e.g. while no node runs units, before it is skipped."""
 
@@ -148,6 +151,8 @@ class Injector:
                 return self._fill_disk(fault, now)
             case "tear":
                 return self._tear(fault, now)
+            case "tear-slice" | "lose-slice":
+                return self._damage(fault)
             case "poison":
                 return self._poison(fault)
             case "scale":
@@ -161,9 +166,26 @@ class Injector:
     def _node(self, fault: Fault) -> str:
         """The node meant, or one of those that run units."""
         if fault.target:
-            return fault.target
+            return self._named(fault.target)
         names = sorted(node.node for node in self._run.status().nodes if node.units)
         return str(names[int(self._rng.integers(len(names)))]) if names else ""
+
+    def _named(self, target: str) -> str:
+        """A node by its name or by the replica that it runs; empty: nobody has that part now."""
+        role, mark, name = target.partition(ROLE_MARK)
+        if not mark:
+            return target
+        operator, _, shard = name.partition("#")
+        segments = read_spec(self._run.run_dir).deployment.segments
+        for unit in self._run.status().units:
+            found = UnitId.parse(unit.unit)
+            if (
+                any(found.segment == one.name and operator in one.operators for one in segments)
+                and shard in ("", str(found.shard))
+                and unit.leads == (role == "leader")
+            ):
+                return unit.node or ""
+        return ""
 
     def _suspend(self, fault: Fault, now: float) -> str:
         node = self._node(fault)
@@ -191,14 +213,16 @@ class Injector:
 
     def _kill_several(self, fault: Fault) -> str:
         """Those named, or two of those that run units, all of them if there are no more."""
-        names = fault.target.split(",") if fault.target else []
+        names = [self._named(name) for name in fault.target.split(",") if fault.target]
+        if not all(names):
+            return ""
         if not names:
             there = sorted(node.node for node in self._run.status().nodes if node.units)
             chosen = self._rng.permutation(len(there))[:TOGETHER]
             names = [there[int(index)] for index in sorted(chosen)]
-        for name in names:
+        for name in dict.fromkeys(names):
             self._run.kill_node(name)
-        return ", ".join(names)
+        return ", ".join(dict.fromkeys(names))
 
     def _fill_disk(self, fault: Fault, now: float) -> str:
         """Let nothing of a node grow a file: what it meets is what a full disk would give it."""
@@ -236,8 +260,28 @@ class Injector:
         self._endings.append((now + fault.duration_s, mend))
         return str(path.relative_to(self._run.run_dir))
 
-    def _newest_file(self, operator: str) -> Path | None:
-        files = newest_files(self._run.run_dir, operator)
+    def _damage(self, fault: Fault) -> str:
+        """Cut a slice file in half, or delete it, for good: the newest are those still to be read.
+
+        Of sources only where it is said, as nobody repairs what all have read, and `verify` reads
+        it again.
+        """
+        deployment = read_spec(self._run.run_dir).deployment
+        inner = [item.name for item in deployment.segments if item.kind == "inner"]
+        operator = fault.target or (
+            inner[int(self._rng.integers(len(inner)))] if inner else deployment.segments[0].name
+        )
+        path = self._newest_file(operator, slices=DAMAGED_SLICES)
+        if path is None:
+            return ""
+        if fault.kind == "lose-slice":
+            path.unlink(missing_ok=True)
+        else:
+            os.truncate(path, path.stat().st_size // 2)
+        return str(path.relative_to(self._run.run_dir))
+
+    def _newest_file(self, operator: str, slices: int = 1) -> Path | None:
+        files = newest_files(self._run.run_dir, operator, slices)
         there = [path for path in files if path.is_file() and path.stat().st_size > 1]
         return there[int(self._rng.integers(len(there)))] if there else None
 

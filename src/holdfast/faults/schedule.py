@@ -6,10 +6,13 @@ faults:
   - {at: 9s, fault: suspend, target: n1, for: 6s}  # SIGSTOP, then SIGCONT
   - {at: 12s, fault: domain, target: d0}
   - {at: 13s, fault: correlated, target: "n0,n2"}  # several nodes at once
+  - {at: 14s, fault: kill, target: "leader:count"}  # the node of a replica; or follower:count#1
   - {at: 15s, fault: coordinator}                  # the one that leads is killed
   - {at: 16s, fault: coordinator-hang, for: 6s}    # or stopped, and woken later
   - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
   - {at: 21s, fault: tear, target: split, for: 4s} # a slice file is cut short, then mended
+  - {at: 22s, fault: tear-slice, target: split}    # the same, for good: it heals by itself
+  - {at: 23s, fault: lose-slice, target: split}    # or the file is deleted
   - {at: 24s, fault: poison, target: lines, text: '{"n": "x"}'}
   - {at: 27s, fault: scale, target: count, text: 4} # so many shards; left out: drawn by the seed
 seed: 7
@@ -38,6 +41,8 @@ FaultKind = Literal[
     "coordinator-hang",
     "disk",
     "tear",
+    "tear-slice",
+    "lose-slice",
     "poison",
     "scale",
 ]
@@ -46,6 +51,11 @@ DRAWN: tuple[FaultKind, ...] = ("kill", "suspend", "domain", "coordinator", "dis
 """What a seed draws unless told otherwise. A poison record needs to know what poisons the
 application; several nodes at once must be asked for, as seeds drew before there was that."""
 
+ROLES = ("leader", "follower")
+ROLE_MARK = ":"
+"""Between the part of a replica and its operator, where a target is a node."""
+_OF_NODES = {"kill", "suspend", "disk", "correlated"}
+"""Faults whose targets are nodes."""
 _LASTING = {"suspend", "coordinator-hang", "disk", "tear"}
 _FIELDS = {"at", "fault", "target", "for", "text"}
 
@@ -58,8 +68,8 @@ class Fault:
     """Seconds after the run has come up."""
     kind: FaultKind
     target: str = ""
-    """A node, several of them by comma, a failure domain, an operator or a source; empty: chosen by
-    the schedule's seed."""
+    """A node by its name or a replica (`leader:count`), several of them by comma, a failure domain,
+    an operator or a source; empty: chosen by the schedule's seed."""
     duration_s: float = 0.0
     """How long a suspension, a full disk or a torn file lasts."""
     text: str = ""
@@ -183,6 +193,8 @@ def _fault(item: Any, where: str) -> Fault:
         raise BadInputError(
             f"a {fault.kind} with for: {fault.duration_s:g}", where=where, hint=hint
         )
+    if fault.kind in _OF_NODES:
+        _check_roles(fault.target, where)
     if fault.kind == "poison" and not (fault.target and fault.text):
         raise BadInputError(
             "a poison record needs a target and a text",
@@ -190,3 +202,14 @@ def _fault(item: Any, where: str) -> Fault:
             hint="name a source that reads files, and the line to put there",
         )
     return fault
+
+
+def _check_roles(target: str, where: str) -> None:
+    for name in target.split(","):
+        role, mark, operator = name.partition(ROLE_MARK)
+        if mark and (role not in ROLES or not operator):
+            raise BadInputError(
+                f"target {name!r} names no replica",
+                where=where,
+                hint="write leader:OPERATOR or follower:OPERATOR",
+            )

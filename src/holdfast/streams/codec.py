@@ -10,14 +10,18 @@ from holdfast.deployment.framing import frame, unframe
 from holdfast.deployment.slicefiles import slice_file
 from holdfast.errors import CorruptLogError
 from holdfast.streams.records import (
+    Branch,
     Change,
     Child,
     Claim,
     Closing,
     Floor,
+    Fork,
+    ForkEnd,
     Range,
     Record,
     Repair,
+    Restart,
     Seal,
     Skip,
     Slice,
@@ -30,8 +34,26 @@ MAGIC = b"holdfast-record 2"
 
 KINDS: dict[str, Callable[..., Record]] = {
     kind.kind: kind
-    for kind in (Change, Range, Turn, Slice, Repair, Seal, Closing, Skip, Claim, Term, Floor)
+    for kind in (
+        Change,
+        Restart,
+        Range,
+        Turn,
+        Slice,
+        Repair,
+        Seal,
+        Closing,
+        Skip,
+        Claim,
+        Term,
+        Fork,
+        ForkEnd,
+        Branch,
+        Floor,
+    )
 }
+_LISTS = ("left_out", "missing", "silent", "units")
+"""Fields that hold names."""
 
 
 def encode(record: Record) -> bytes:
@@ -65,6 +87,11 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
+    for name in _LISTS:
+        if name in data:
+            data[name] = tuple(data[name])
+    if kind == Restart.kind:
+        data["changes"] = tuple(_build(Change.kind, item) for item in data["changes"])
     if isinstance(data.get("rows"), dict):
         data["rows"] = {key: _tuples(values) for key, values in data["rows"].items()}
     if isinstance(data.get("files"), dict):

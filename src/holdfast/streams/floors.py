@@ -24,7 +24,8 @@ from holdfast.streams.records import (
     skip_place,
     stream_of,
 )
-from holdfast.streams.repair import Repairs
+from holdfast.streams.repair import KEEP_EVERY
+from holdfast.streams.restart import Restarts
 from holdfast.streams.steps import (
     Delete,
     Get,
@@ -59,7 +60,7 @@ class Wiring(Protocol):
         ...
 
 
-class Floors(Repairs):
+class Floors(Restarts):
     """Pins and trimming."""
 
     def __init__(
@@ -155,7 +156,8 @@ class Floors(Repairs):
         if seal is not None:
             return None
         born = yield from self.birth(unit)
-        # While that is not known, its parents pin what it will need.
+        # While that is not known, its parents pin what it will need. One without parents is born
+        # before anybody trims again.
         return born.epoch if isinstance(born, Birth) else None
 
     def keep_epoch(self, unit: str) -> Steps[int | None]:
@@ -182,7 +184,9 @@ class Floors(Repairs):
         while needed is not None and first > floor.number:
             item = yield Get(ranges(unit), first - 1)
             if item is None or (isinstance(item, Range) and item.upto <= needed):
-                break
+                # A replay begins at a commit that is kept, which may lie a few batches before; and
+                # the first of its batches goes on from the range before it, maybe past a turn.
+                return max(floor.number, first - KEEP_EVERY - 1) if self._levels > 1 else first
             first -= 1
         return first
 

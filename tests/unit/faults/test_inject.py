@@ -5,6 +5,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from tests.unit.verify.rundirs import write_run
 
@@ -158,13 +159,40 @@ def test_a_torn_file_is_cut_and_mended(tmp_path):
     assert newest.read_bytes() == whole
 
 
+@pytest.mark.parametrize("kind", ["tear-slice", "lose-slice"])
+def test_a_slice_file_is_damaged_for_good(tmp_path, kind):
+    """One of the newest few of the operator; nobody mends it."""
+    write_run(tmp_path)
+    spec = RunSpec(
+        app="app.py",
+        host="fake",
+        deployment=Deployment(
+            pipeline="p",
+            epoch_s=1.0,
+            fingerprints={},
+            segments=(Segment(name="s", kind="source", operators=("s",)),),
+        ),
+        policy=Policy(workers=1),
+    )
+    write_spec(tmp_path, spec)
+    injector = play(FakeRun(tmp_path), [Fault(at_s=0, kind=kind, target="s")], 30)
+    path = tmp_path / injector.history[0].done
+    assert int(path.name[:10]) >= 9
+    if kind == "lose-slice":
+        assert not path.exists()
+    else:
+        with pytest.raises(pa.ArrowInvalid):
+            pa.ipc.open_stream(path.read_bytes()).read_all()
+
+
 def test_a_full_disk_stops_writes_and_is_freed(tmp_path):
     """A real process meets an error when it writes, and can write again later."""
     code = (
         "import sys\n"
         "for line in sys.stdin:\n"
         "    try:\n"
-        "        open(sys.argv[1], 'a').write('x' * 10000)\n"
+        "        with open(sys.argv[1], 'a') as file:\n"
+        "            file.write('x' * 10000)\n"
         "        print('written', flush=True)\n"
         "    except OSError as error:\n"
         "        print('failed', flush=True)\n"
@@ -267,3 +295,25 @@ def test_a_run_in_which_nothing_scales_is_not_scaled(tmp_path):
     schedule = Schedule(faults=(Fault(at_s=0.0, kind="scale"),))
     with pytest.raises(BadInputError, match="max_shards"):
         Injector(FakeRun(tmp_path), schedule, ManualClock()).step()
+
+
+def test_a_node_is_found_by_the_replica_it_runs(tmp_path):
+    """The one that leads, its follower, both at once; nothing is hit while nobody has the part."""
+    segment = Segment(name="count", kind="inner", operators=("split", "count"), followers=(0,))
+    plan = Deployment(pipeline="p", epoch_s=1.0, segments=(segment,), fingerprints={})
+    write_spec(tmp_path, RunSpec(app="app.py", host="fake", deployment=plan, policy=Policy()))
+    run = FakeRun(tmp_path)
+    units = [
+        SimpleNamespace(unit="count.0#0", node="n0", leads=False),
+        SimpleNamespace(unit="count.0#0~1", node="n1", leads=True),
+    ]
+    run.status = lambda: SimpleNamespace(units=units)
+    targets = ["leader:split", "follower:count#0", "leader:count,follower:count", "leader:count#1"]
+    kinds = ["kill", "kill", "correlated", "kill"]
+    faults = [
+        Fault(at_s=n, kind=kind, target=target)
+        for n, (kind, target) in enumerate(zip(kinds, targets, strict=True))
+    ]
+    injector = play(run, faults, 4 + PATIENCE_S)
+    assert run.calls == [("kill", "n1"), ("kill", "n0"), ("kill", "n1"), ("kill", "n0")]
+    assert [item.done for item in injector.history] == ["n1", "n0", "n1, n0", ""]

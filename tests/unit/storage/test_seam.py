@@ -43,7 +43,7 @@ LISTED = {
     "cli/profile.py": ("is_dir mkdir os.access replace write_text", INPUT),
     "cli/profiles.py": ("exists is_file st_mtime stat", INPUT),
     "cli/prove.py": ("exists is_dir iterdir tempfile.mkdtemp write_text", INPUT),
-    "cli/reproduce.py": ("mkdir write_text", INPUT),
+    "cli/reproduce.py": ("mkdir tempfile.TemporaryDirectory write_text", INPUT),
     "cli/run.py": ("exists glob read_text", MACHINE),
     "cli/shipped.py": ("exists", INPUT),
     "cli/topology.py": ("write_text", INPUT),
@@ -54,7 +54,7 @@ LISTED = {
     ),
     "control/shell/seat.py": ("unlink", CONTROL),
     "faults/inject.py": (
-        "exists is_file os.truncate read_bytes rename st_size stat write_bytes write_text",
+        "exists is_file os.truncate read_bytes rename st_size stat unlink write_bytes write_text",
         APART,
     ),
     "faults/schedule.py": ("read_text", INPUT),
@@ -101,9 +101,12 @@ LISTED = {
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/units/life.py": ("iterdir read_text", MACHINE),
     "runtime/units/exporters.py": (
-        "glob mkdir open os.fsync os.link sqlite3.connect sync_folder unlink",
+        "glob mkdir open os.fsync os.link sync_folder unlink",
         SINK,
     ),
+    "runtime/units/superseded.py": ("is_dir iterdir sync_folder unlink", SINK),
+    "runtime/units/tables.py": ("sqlite3.connect", SINK),
+    "runtime/units/tentative.py": ("mkdir open os.fsync os.link sync_folder unlink", SINK),
     "runtime/units/files.py": (
         "is_file os.listdir os.scandir st_mtime_ns st_size stat",
         INPUT,
@@ -122,10 +125,12 @@ LISTED = {
         FAKE,
     ),
     "testing/pipelines.py": ("glob tempfile.TemporaryDirectory", FAKE),
+    "testing/trial_runs.py": ("write_text", INPUT),
     "topology/files.py": ("write_text", INPUT),
     "verify/keep.py": ("mkdir shutil.copyfile", APART),
     "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
     "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
+    "verify/tentative.py": ("is_dir is_file iterdir sqlite3.connect", APART),
 }
 
 PATH_METHODS = {

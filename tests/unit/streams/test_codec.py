@@ -10,13 +10,17 @@ from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import CorruptLogError
 from holdfast.streams.codec import KINDS, decode, encode
 from holdfast.streams.records import (
+    Branch,
     Change,
     Child,
     Claim,
     Closing,
     Floor,
+    Fork,
+    ForkEnd,
     Range,
     Repair,
+    Restart,
     Seal,
     Skip,
     Slice,
@@ -45,6 +49,21 @@ RECORDS = [
         reason="two are enough",
         writer="w",
     ),
+    Restart(
+        number=1,
+        changes=(
+            Change(
+                stream="out",
+                number=0,
+                how="run",
+                children=(Child(unit="out.0#0", segment="out", groups=(0, 128)),),
+                start=8,
+                restart=1,
+            ),
+        ),
+        reason="out",
+        writer="w",
+    ),
     Range(unit="count.0#0", number=7, after=3, upto=9, turn=6, source={"files": ["a"]}),
     Turn(unit="count.0#0", number=6, change=2, end=None),
     Slice(unit="count.0#0", number=6, after=3, upto=9, files={"count@word": (FILE,)}, skip="2"),
@@ -54,6 +73,9 @@ RECORDS = [
     Skip(unit="count.0#0", number=6, rows={"lines": (4, 9)}, reason="not a number"),
     Claim(unit="count.0#0", replica=1, number=3, writer="w"),
     Term(number=4, holder="c1"),
+    Fork(number=3, units=("count+3.0#0",), silent=("lines.0#1",), patience_s=2.0, reason="gone"),
+    ForkEnd(number=3, reason="the exact results have caught up"),
+    Branch(unit="count+3.0#0", batch=7, epoch=9, decided=8, watermark_us=5, generation=2),
     Floor(number=12, epoch=40),
 ]
 

@@ -1,7 +1,8 @@
 """Named places where a test may kill this process the way a power cut would.
 
-`HOLDFAST_CRASH_AT=POINT[:UNIT[@BATCH]]` kills the driver, its JVM and everything in its process
-group with SIGKILL when the unit reaches the point. Unset, it costs one dictionary lookup.
+`HOLDFAST_CRASH_AT=POINT[:UNIT[@BATCH[+]]]` kills the driver, its JVM and everything in its process
+group with SIGKILL when the unit reaches the point, with `+` in that batch or a later one. Unset, it
+costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -22,6 +23,13 @@ CRASH_POINTS = (
 )
 HANDOVER_POINTS = ("after-seal", "during-handover")
 """Those that are met only when a stream changes hands: a parent's, and a child's."""
+FORK_POINTS = ("before-branch", "after-branch", "before-tentative", "after-tentative")
+"""Those that are met only in a fork: when a unit of it begins, and when its exporter delivers."""
+REPAIR_POINTS = ("before-replay", "before-repair-record", "after-repair-record")
+"""Those of whoever makes a lost slice again, by the unit whose slice it is."""
+RESTART_POINT = "during-restart"
+"""Met by who begins segments anew, after each of its puts: `during-restart:KIND@PUT`, the kind of
+record and which put it was, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +48,7 @@ class Crash:
             return
         wanted, _, rest = self.spec.partition(":")
         name, _, batch = rest.partition("@")
-        if wanted != point or (name and name != unit) or (batch and int(batch) != number):
+        if wanted != point or (name and name != unit) or not _is_meant(batch, number):
             return
         for victim in self.victims:
             with contextlib.suppress(ProcessLookupError):
@@ -50,12 +58,18 @@ class Crash:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _is_meant(batch: str, number: int) -> bool:
+    if batch.endswith("+"):
+        return number >= int(batch[:-1])
+    return not batch or int(batch) == number
+
+
 def crash_plan(jvm: int | None = None) -> Crash:
     """What the environment asks for; the group is killed only if this process leads it."""
     spec = os.environ.get(VARIABLE, "")
     if not spec:
         return Crash()
-    known = (*CRASH_POINTS, *HANDOVER_POINTS)
+    known = (*CRASH_POINTS, *HANDOVER_POINTS, *FORK_POINTS, *REPAIR_POINTS, RESTART_POINT)
     if spec.partition(":")[0] not in known:
         raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(known)}")
     own = os.getpid()

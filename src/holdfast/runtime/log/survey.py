@@ -13,29 +13,52 @@ from urllib.parse import unquote
 
 from holdfast.deployment import Deployment
 from holdfast.errors import CorruptLogError, HoldfastError
+from holdfast.rundir.layout import record_folder
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
 from holdfast.streams.codec import decode
 from holdfast.streams.floors import Floors
+from holdfast.streams.fork import find_fork
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Range, Seal, Slice, Turn, stream_of
-from holdfast.streams.steps import Get, Newest, Steps, ranges, slices
+from holdfast.streams.records import Branch, ForkEnd, Range, Seal, Slice, Turn, stream_of
+from holdfast.streams.steps import (
+    FORK_ENDS,
+    FORKS,
+    RESTARTS,
+    Get,
+    Newest,
+    Steps,
+    branches,
+    ranges,
+    slices,
+)
 
 T = TypeVar("T")
 
-_PLACES = {"streams": ("changes", "closings"), "units": ("ranges", "slices", "skips", "repairs")}
+_PLACES = {
+    "streams": ("changes", "closings"),
+    "units": ("ranges", "slices", "skips", "repairs", "branch"),
+}
 _FLOORS = ("ranges-floor", "slices-floor")
 
 
 class Survey:
     """Looks at the records of one run."""
 
-    def __init__(self, log: SliceLog, deployment: Deployment, *, keep_input: bool = False) -> None:
+    def __init__(
+        self,
+        log: SliceLog,
+        deployment: Deployment,
+        *,
+        keep_input: bool = False,
+        levels: int = 1,
+    ) -> None:
         sources = [item.name for item in deployment.segments if item.kind == "source"]
         self._log = log
         self._deployment = deployment
         self._floors = Floors(
-            DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
+            DeploymentWiring(deployment=deployment, kept=sources if keep_input else ()),
+            levels=levels,
         )
         self.trouble: list[str] = []
         """What could not be told because of a damaged record, in words."""
@@ -50,8 +73,56 @@ class Survey:
         return {
             "streams": streams,
             "units": units,
+            "restarts": self.restarts(),
+            "forks": self.forks(),
             "damaged": damaged,
             "trouble": list(dict.fromkeys(self.trouble)),
+        }
+
+    def restarts(self) -> list[dict[str, Any]]:
+        """What was begun anew, or added, when the run was started again."""
+        found = []
+        newest = self._log.records.execute(Newest(RESTARTS))
+        for number in range(newest + 1):
+            record = self._ask(self._floors.find_restart(number))
+            if record is not None:
+                found.append(
+                    {
+                        "number": number,
+                        "streams": {item.stream: item.start for item in record.changes},
+                        "carried_out": self._ask(self._floors.is_carried_out(number)),
+                    }
+                )
+        return found
+
+    def forks(self) -> list[dict[str, Any]]:
+        """What has gone on without an input; units of forks that are over may be gone."""
+        found = []
+        for number in range(1, self._log.records.execute(Newest(FORKS)) + 1):
+            record = self._ask(find_fork(number))
+            if record is not None:
+                end = self._look(partial(self._log.records.execute, Get(FORK_ENDS, number)))
+                found.append(
+                    {
+                        "fork": number,
+                        "silent": list(record.silent),
+                        "reason": record.reason,
+                        "ended": end.reason if isinstance(end, ForkEnd) else None,
+                        "units": [self._forked(unit) for unit in record.units],
+                    }
+                )
+        return found
+
+    def _forked(self, unit: str) -> dict[str, Any]:
+        branch = self._look(partial(self._log.records.execute, Get(branches(unit), 0)))
+        batch = self._look(partial(self._log.newest_batch, unit))
+        newest = self._newest(unit, batch)
+        return {
+            "unit": unit,
+            "after": branch.epoch if isinstance(branch, Branch) else None,
+            "batch": batch,
+            "epoch": newest.upto if newest is not None else None,
+            "left_out": list(newest.left_out) if newest is not None else [],
         }
 
     def stream(self, name: str) -> dict[str, Any]:
@@ -77,6 +148,7 @@ class Survey:
                         for child in change.children
                     ],
                     "start": change.start,
+                    "restart": change.restart,
                     "reason": change.reason,
                 }
                 for change in known
@@ -136,6 +208,9 @@ class Survey:
     def damaged(self) -> list[dict[str, str]]:
         """Every record that is torn, altered or none at all."""
         store, found = self._log.store, []
+        folder = record_folder(RESTARTS)
+        for name in store.names(folder):
+            found += self._damage(f"{folder}/{name}")
         for place, kinds in _PLACES.items():
             for owner in store.folders(place):
                 there = store.folders(f"{place}/{owner}")

@@ -26,9 +26,10 @@ from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.paths import taking
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.layout import SCHEMAS
-from holdfast.rundir.paths import own_places, scratch_path, warm_folder
+from holdfast.rundir.paths import own_places, scratch_folder, scratch_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
+from holdfast.runtime.log.forked import ForkedLog, Predict
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import Trimmer
@@ -41,14 +42,18 @@ from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.forked import ForkedUnit
+from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.rehearse import rehearse
+from holdfast.runtime.spark.units.replay import Bench
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.runtime.units.turns import Turns
 from holdfast.storage import open_storage
@@ -77,16 +82,21 @@ class SparkUnitHost:
         *,
         memory_mb: int = 512,
         keep_input: bool = False,
+        ack_levels: int = 1,
         partitions: int = 1,
         spark: SparkSession | None = None,
         scratch: Path | None = None,
+        predict: Predict = lambda *_: None,
     ) -> None:
         self._deployment = deployment
         self._pipeline = pipeline
         self._root = Path(run_dir).resolve()
         self._memory_mb = memory_mb
         self._keep_input = keep_input
+        self._ack_levels = ack_levels
         self._partitions = partitions
+        self._predict = predict
+        """What share of the input results reflect that are computed without some of it."""
         self._spark = spark
         self._scratch = scratch or scratch_path(self._root, f"host-{os.getpid()}")
         """For what is rehearsed; removed with the node, also after a kill, by its launcher."""
@@ -96,6 +106,7 @@ class SparkUnitHost:
         self._opening = threading.RLock()
         """Apart from `_lock`: a session takes seconds to start, statuses are asked meanwhile."""
         self._starts = threading.Lock()
+        self._healing = threading.RLock()
         self._turns = Turns(max(1, len(os.sched_getaffinity(0))))
         self._watch = NodeWatch()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
@@ -243,24 +254,12 @@ class SparkUnitHost:
     ) -> SparkUnit | ThreadUnit:
         segment = self._deployment.segment(unit.segment)
         self._watch.start()
-        log = SliceLog(self._root, self._store)
+        log = self._log_of(unit, segment)
         begin(log, self._deployment)
-        hot = any(item.followers for item in self._deployment.segments)
-        context = UnitContext(
-            unit=unit,
-            generation=generation,
-            segment=segment,
-            deployment=self._deployment,
-            log=log,
-            trimmer=Trimmer(
-                log,
-                self._deployment,
-                keep_input=self._keep_input,
-                retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
-            ),
-            crash=self._crash(),
-            watch=self._watch,
-        )
+        context = self._context(unit, generation, log)
+        if unit.fork is not None:
+            return self._forked(context)
+        context = replace(context, healer=self._healer(context))
         if unit.shard in segment.followers:
             context = replace(context, lead=lead_of(context))
         match segment.kind:
@@ -282,6 +281,70 @@ class SparkUnitHost:
                 self._claim(context)
                 return self._exporter(context, segment)
 
+    def _log_of(self, unit: UnitId, segment: Segment) -> SliceLog:
+        if unit.fork is None:
+            return SliceLog(self._root, self._store)
+        return ForkedLog(
+            self._root,
+            self._store,
+            unit=unit.name,
+            streams=self._deployment.streams_read(segment),
+            stateful=segment.stateful,
+            predict=self._predict,
+        )
+
+    def _forked(self, context: UnitContext) -> SparkUnit | ThreadUnit:
+        """A unit of a fork: of what reads, as sources have nothing to go on without."""
+        log = context.log
+        if context.segment.kind == "inner":
+            return ForkedUnit(context, **self._query_settings(context), clone_from=None)
+        log.claim(context.name, context.generation)
+        exact = log.newest_batch(context.unit.exact.name)
+        if isinstance(log, ForkedLog):
+            log.run(log.steps().begin(exact + 1))
+        return self._exporter(context, context.segment)
+
+    def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
+        hot = any(item.followers for item in self._deployment.segments)
+        return UnitContext(
+            unit=unit,
+            generation=generation,
+            segment=self._deployment.segment(unit.segment),
+            deployment=self._deployment,
+            log=log,
+            trimmer=Trimmer(
+                log,
+                self._deployment,
+                keep_input=self._keep_input,
+                retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
+                levels=self._ack_levels,
+            ),
+            crash=self._crash(),
+            watch=self._watch,
+        )
+
+    def _healer(self, context: UnitContext) -> SparkHealer:
+        """Makes what a unit reads again, should it be lost."""
+        workshop = Workshop(
+            context=lambda unit, number: replace(
+                self._context(unit, number, context.log), crash=Crash()
+            ),
+            bench=self._bench,
+            source=self._rows_of,
+            alone=self._healing,
+            scratch=f"{scratch_folder(Path()).name}/{self._scratch.name}",
+        )
+        return SparkHealer(workshop, context.log, context.crash)
+
+    def _bench(self, context: UnitContext) -> Bench:
+        return Bench(
+            spark=self.session(),
+            pipeline=self._own_pipeline(context),
+            schemas=self.schemas(),
+            starts=self._starts,
+            partitions=self._partitions,
+        )
+
     def _claim(self, context: UnitContext) -> None:
         """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
         log = context.log
@@ -299,15 +362,16 @@ class SparkUnitHost:
         return self._pipeline.replaced(taking(context.segment.name, path))
 
     def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
-        return SparkUnit(
-            context,
-            spark=self.session(),
-            pipeline=self._own_pipeline(context),
-            schemas=self.schemas(),
-            starts=self._starts,
-            clone_from=clone_from,
-            partitions=self._partitions,
-        )
+        return SparkUnit(context, **self._query_settings(context), clone_from=clone_from)
+
+    def _query_settings(self, context: UnitContext) -> dict[str, Any]:
+        return {
+            "spark": self.session(),
+            "pipeline": self._own_pipeline(context),
+            "schemas": self.schemas(),
+            "starts": self._starts,
+            "partitions": self._partitions,
+        }
 
     def _is_native(self, segment: Segment) -> bool:
         return isinstance(self._pipeline.operator(segment.operators[0]).source, SparkSource)
@@ -319,19 +383,26 @@ class SparkUnitHost:
                 where=segment.name,
                 hint="deploy with fuse_sources=False",
             )
+        rows = self._rows_of(context)
+        if isinstance(rows, SparkSource):
+            raise TypeError("a SparkSource is read by a query of its own")
+        return SourceUnit(context, rows, event_time=self._pipeline.event_time)
+
+    def _rows_of(self, context: UnitContext) -> EpochRows | SparkSource:
+        """What a source unit reads."""
+        segment, shard = context.segment, context.unit.shard
         operator = self._pipeline.operator(segment.operators[0])
-        source, shard = operator.source, context.unit.shard
-        rows: EpochRows
+        source = operator.source
         match source:
             case Rate() | Generator():
-                rows = GeneratedRows(
+                return GeneratedRows(
                     source=source,
                     epoch_s=self._deployment.epoch_s,
                     shard=shard,
                     shards=segment.shards,
                 )
             case Files():
-                rows = FileRows(
+                return FileRows(
                     source,
                     unit=context.name,
                     store=context.log.store,
@@ -339,11 +410,12 @@ class SparkUnitHost:
                     shard=shard,
                     shards=segment.shards,
                 )
+            case SparkSource():
+                return source
             case _:
                 raise BadInputError(
                     f"{type(source).__name__} cannot be run yet", where=operator.name
                 )
-        return SourceUnit(context, rows, event_time=self._pipeline.event_time)
 
     def _exporter(self, context: UnitContext, segment: Segment) -> ThreadUnit:
         operator = self._pipeline.operator(segment.operators[0])
@@ -353,14 +425,15 @@ class SparkUnitHost:
             raise AssertionError("a sink operator has a sink")
         sinks = [(item.name, item.sink) for item in self._pipeline.sinks if item.sink]
         check_apart(sinks, self._root, taken=own_places(self._root))
-        delivery = make_delivery(
-            operator.sink,
-            context=context,
-            boundary=boundary,
-            schema=schema,
-            make_frame=lambda rows: self.session().createDataFrame(rows),
-        )
-        return ExporterUnit(context, delivery, schema)
+        place: dict[str, Any] = {
+            "context": context,
+            "boundary": boundary,
+            "schema": schema,
+            "make_frame": lambda rows: self.session().createDataFrame(rows),
+        }
+        if context.unit.fork is not None:
+            return TentativeExporter(context, make_tentative(operator.sink, **place), schema)
+        return ExporterUnit(context, make_delivery(operator.sink, **place), schema)
 
     def _crash(self) -> Crash:
         if not os.environ.get(CRASH_VARIABLE):

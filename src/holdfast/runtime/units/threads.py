@@ -17,9 +17,11 @@ from holdfast.clock import Clock, SystemClock, WallClock
 from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.damage import Inputs, inputs_of
 from holdfast.runtime.log.slicelog import EndedError, SliceLog, SupersededError, trimmed
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
+from holdfast.runtime.units.healing import Healer, NoHealer
 from holdfast.runtime.units.lead import Alone, Lead
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.work import thread_work
@@ -54,6 +56,8 @@ class UnitContext:
     """Where identities come from."""
     lead: Lead = field(default_factory=Alone)
     """Who publishes, if the unit has several replicas."""
+    healer: Healer = field(default_factory=NoHealer)
+    """Makes slices again whose files were lost."""
 
     @property
     def name(self) -> str:
@@ -70,12 +74,21 @@ class UnitContext:
         """What the unit reads."""
         return self.deployment.streams_read(self.segment)
 
-    def publish(self, item: Slice, *, adopt: bool = False) -> Slice:
+    @property
+    def inputs(self) -> Inputs:
+        """The boundaries it reads, with their streams."""
+        return inputs_of(self.deployment, self.segment)
+
+    def publish(
+        self, item: Slice, *, adopt: bool = False, keep: Callable[[], None] = lambda: None
+    ) -> Slice:
         """Make a batch visible, on all boundaries at once; gives what counts.
 
-        A follower leaves that to its leader for as long as its head start lasts.
+        A follower leaves that to its leader for as long as its head start lasts. `keep` puts the
+        files on disk that it has held back so far; not called where its leader's are as good.
         """
-        self.lead.give_way(item.number)
+        if not self.lead.give_way(item.number) or not self._is_there(item):
+            keep()
         stored = self.log.publish(item, adopt=adopt)
         self.crash.at("after-slice-record", self.name, item.number)
         mine = stored.writer == self.log.writer
@@ -83,6 +96,11 @@ class UnitContext:
         if not mine and self.lead.shared:
             self._drop(item, stored)
         return stored
+
+    def _is_there(self, item: Slice) -> bool:
+        """Whether a batch is published with these rows."""
+        stored = self.log.slice(self.name, item.number)
+        return stored is not None and stored.same_content(item)
 
     def _drop(self, item: Slice, stored: Slice) -> None:
         """Remove the files of a slice that another replica has published."""
