@@ -234,20 +234,19 @@ def run_plan(run_dir: Path) -> JointPlan | None:
 
 def warnings(run_dir: Path, app: str) -> list[str]:
     """Why the promise of a run no longer holds; nothing if it does, or nothing was promised."""
-    from holdfast.cli.profiles import profile_path
+    from holdfast.cli.profiles import own_profile
     from holdfast.errors import HoldfastError
     from holdfast.pipeline import load_pipeline
-    from holdfast.predict.statistics import load_statistics
 
     plan, learned = run_plan(run_dir), read_learned(run_dir)
     if plan is None or not learned.segments or not app:
         return []
     try:
         pipeline = load_pipeline(app)
-        path = profile_path(app, pipeline.name)
-        if not path.exists():
+        profiled = own_profile(app, pipeline.name)
+        if profiled is None:
             return []
-        found = standing(pipeline.topology(), load_statistics(path), plan, learned)
+        found = standing(pipeline.topology(), profiled, plan, learned)
     except (HoldfastError, OSError) as error:
         return [f"whether the promise holds is not known: {error}"]
     return found.warnings
