@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.predict.statistics import Statistics, parse_statistics
-from holdfast.profile.cache import cores, machine_path, save_machine
+from holdfast.profile.cache import cores, is_known, save_machine
 from holdfast.profile.recoveries import measure_recoveries
 from holdfast.profile.taken import Takeover, with_takeovers
 from holdfast.rundir.application import absolute_app
@@ -37,7 +37,7 @@ def measure(
     busy = os.getloadavg()[0]
     if busy > cores() / 2:
         say(f"this machine is busy (load average {busy:.1f}): durations will come out too long")
-    machine_too = thorough or not (quick or machine_path().exists())
+    machine_too = thorough or not (quick or is_known())
     if machine_too and not thorough:
         say("this machine is not known yet: measuring it takes some minutes more, once")
     with tempfile.TemporaryDirectory(prefix="holdfast-profile-") as name:
