@@ -27,6 +27,7 @@ from holdfast.streams.records import (
     Child,
     Fork,
     ForkEnd,
+    Range,
     Slice,
     stream_of,
     unit_name,
@@ -271,7 +272,7 @@ class ForkWorld:
                 stateful = stream != "OUT"
                 missing = tuple((yield from steps.missing(number, inputs, stateful=stateful)))
             if stream == "OUT":
-                yield from self._deliver(unit, number, record.after, record.upto, parts[0], missing)
+                yield from self._deliver(record, parts[0], missing)
             else:
                 state, made = apply(operation, state, parts)
                 yield Local()
@@ -297,17 +298,10 @@ class ForkWorld:
 
     # The sink
 
-    def _deliver(
-        self,
-        unit: str,
-        number: int,
-        after: int,
-        upto: int,
-        rows: Sequence[Row],
-        missing: tuple[str, ...],
-    ) -> Process:
+    def _deliver(self, record: Range, rows: Sequence[Row], missing: tuple[str, ...]) -> Process:
         """One transaction: what is checked in it is still so when it ends."""
-        sink, fork = self.sink, fork_number(unit)
+        sink, fork, number = self.sink, fork_number(record.unit), record.number
+        after, upto = record.after, record.upto
         if fork is None:
             yield Local()
             if sink.batch < number:
