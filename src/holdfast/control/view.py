@@ -7,7 +7,15 @@ import re
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.events import UnitReport
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
-from holdfast.control.status import NodeView, RecoveryView, RunStatus, RunView, UnitView
+from holdfast.control.status import (
+    NodeView,
+    PathView,
+    RecoveryView,
+    RunStatus,
+    RunView,
+    SplitView,
+    UnitView,
+)
 
 _EXCEPTION = re.compile(r"(?:: )?[A-Za-z_][\w.$]*(Error|Exception|Interrupt|Exit)\b")
 """A line that names an exception; Java's, told through Python, begins with a colon."""
@@ -19,11 +27,13 @@ def status_of(coordinator: Coordinator) -> RunStatus:
     records = state.units.values()
     if state.run.stopping:
         return "stopping"
-    if any(record.phase == "held" for record in records):
+    down = [split for split in state.path_state.splits.values() if split.active is None]
+    lost = any(all(item.state == "failed" for item in split.breakers) for split in down)
+    if any(record.phase == "held" for record in records) or lost:
         return "failed"
     if not state.run.begun:
         return "gathering"
-    if any(record.down is not None for record in records):
+    if down or any(record.down is not None for record in records):
         return "recovering"
     if all(record.phase == "running" for record in records):
         return "running"
@@ -51,6 +61,30 @@ def view(
         timeline=tuple(state.timeline[-timeline:]),
         term=state.run.term,
         coordinators=(*filter(None, [state.run.coordinator]), *followers),
+        splits=tuple(_split(coordinator, name, now) for name in state.path_state.splits),
+    )
+
+
+def _split(coordinator: Coordinator, name: str, now: float) -> SplitView:
+    known = coordinator.state.path_state.splits[name]
+    return SplitView(
+        split=name,
+        active=known.active,
+        carried=coordinator.paths.carries(name),
+        preferred=known.preferred,
+        paths=tuple(
+            PathView(
+                path=item.path,
+                state=item.state,
+                for_s=round(now - item.since, 3),
+                why=item.why,
+                by_hand=item.by_hand,
+                on_probation=item.on_probation,
+                bad_probes=item.bad_probes,
+                probe_in_s=None if item.probe_at is None else round(item.probe_at - now, 3),
+            )
+            for item in known.breakers
+        ),
     )
 
 

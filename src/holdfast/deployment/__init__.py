@@ -18,6 +18,9 @@ from typing import Any, Literal
 KEY_GROUPS = 128
 """Rows are sharded by pmod(hash(key), KEY_GROUPS); see DESIGN, 'Key group'."""
 
+PATH_MARK = ":"
+"""Between a split and a path in the name of what a unit runs; names of operators have none."""
+
 OutputMode = Literal["append", "upsert"]
 SegmentKind = Literal["source", "inner", "exporter"]
 
@@ -115,7 +118,7 @@ class Deployment:
 
     def segment(self, name: str) -> Segment:
         """The segment of a stream, whichever of its paths is named (`score:rules`)."""
-        name = name.partition(":")[0]
+        name = name.partition(PATH_MARK)[0]
         return next(segment for segment in self.segments if segment.name == name)
 
     def units(self) -> tuple[UnitId, ...]:

@@ -118,7 +118,7 @@ class Profile(Rule):
 
     def _close_block(self, learned: _Learned) -> str | None:
         first, *_, last = learned.block
-        level = load_level((last.taken - first.taken) / (last.at - first.at))
+        level = load_level((_load(last) - _load(first)) / (last.at - first.at))
         values: dict[str, float] = {}
         why: str | None = None
         for name, metric in METRICS.items():
@@ -158,3 +158,7 @@ class Profile(Rule):
 def load_level(rate: float) -> int:
     """Level of a load, items a second: 0 for up to one, then a power of two each."""
     return max(0, int(rate)).bit_length()
+
+
+def _load(sample: Sample) -> int:
+    return sample.taken if sample.rows is None else sample.rows

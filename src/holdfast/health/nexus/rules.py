@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from holdfast.health.nexus.history import History, Sample
 
 MB = 2**20
+STEPS = 3
+"""In so many steps memory must have grown for that to be a leak."""
 
 
 class Rule(abc.ABC):
@@ -109,6 +111,9 @@ class NoOutput(Rule):
     """How many times the longest pause between two outputs that it has shown before."""
     first_s: float = 30.0
     """How long an operator may take to its first output."""
+    early_s: float = 5.0
+    """Limit while it has given out less than `early` times in sight: it is warming up."""
+    early: int = 8
 
     @property
     def name(self) -> str:
@@ -119,26 +124,45 @@ class NoOutput(Rule):
         samples = history.recent(history.span_s)
         if len(samples) < 2:
             return None
-        silent_s, longest_s, ever = self._pauses(samples)
-        limit_s = max(self.hold_s, self.usual * longest_s) if ever else self.first_s
+        silent_s, longest_s, outputs = self._pauses(samples)
+        least_s = self.hold_s if outputs >= self.early else max(self.hold_s, self.early_s)
+        limit_s = max(least_s, self.usual * longest_s) if outputs else self.first_s
         if silent_s < limit_s:
             return None
         return f"gave out nothing for {silent_s:.1f} s while items waited (limit {limit_s:.1f} s)"
 
-    def _pauses(self, samples: list[Sample]) -> tuple[float, float, bool]:
-        """How long nothing has come out with items waiting; the longest before; any output."""
+    def _pauses(self, samples: list[Sample]) -> tuple[float, float, int]:
+        """How long nothing has come out with items waiting; the longest before; outputs seen."""
         pause_s = longest_s = 0.0
-        ever = False
+        outputs = 0
         for before, after in itertools.pairwise(samples):
             if after.given > before.given:
                 # The pause that led to the first output in sight began out of sight.
-                longest_s = max(longest_s, pause_s) if ever else longest_s
-                ever, pause_s = True, 0.0
+                longest_s = max(longest_s, pause_s) if outputs else longest_s
+                outputs, pause_s = outputs + 1, 0.0
             elif before.waiting > 0 and after.waiting > 0:
                 pause_s += after.at - before.at
             else:
                 pause_s = 0.0
-        return pause_s, longest_s, ever
+        return pause_s, longest_s, outputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended(Rule):
+    """A process of it is stopped: it will do nothing until somebody wakes it."""
+
+    hold_s: float = 0.25
+
+    @property
+    def name(self) -> str:
+        return "suspended"
+
+    def judge(self, operator: str, history: History) -> str | None:
+        del operator
+        if not history.held(self.hold_s, lambda x: x.suspended > 0):
+            return None
+        last = history.last
+        return f"{last.suspended if last else 0} of its processes are stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +248,9 @@ class Leak(Rule):
         start = measured[-1][0] - self.span_s
         before = [used for at, used in measured if at < start]
         span = [used for at, used in measured if at >= start]
-        if not before or len(span) < 3 or any(b <= a for a, b in itertools.pairwise(span)):
+        steps = [b - a for a, b in itertools.pairwise(span)]
+        # Two heartbeats may tell of one measurement: a step of 0. One large step is no leak.
+        if not before or min(steps, default=-1) < 0 or sum(step > 0 for step in steps) < STEPS:
             return None
         grown, most = span[-1] - span[0], max(before)
         if grown < self.least_bytes or grown < self.gain * most or span[-1] <= most:

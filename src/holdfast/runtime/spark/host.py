@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from holdfast.control.events import UnitReport
+from holdfast.control.events import ProbeReport, UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.paths import taking
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.layout import SCHEMAS
-from holdfast.rundir.paths import own_places, scratch_path, warm_folder
+from holdfast.rundir.paths import own_places, probe_folder, scratch_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
@@ -37,12 +37,14 @@ from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.paths import path_of
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
+from holdfast.runtime.spark.frames.sabotage import sabotaged
 from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.start.warmup import warm_up
 from holdfast.runtime.spark.units.native import NativeSourceUnit
-from holdfast.runtime.spark.units.rehearse import rehearse
+from holdfast.runtime.spark.units.probe import Probe, Probes
+from holdfast.runtime.spark.units.rehearse import MakeUnit, rehearse
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.progress import Progress
@@ -78,15 +80,19 @@ class SparkUnitHost:
         memory_mb: int = 512,
         keep_input: bool = False,
         partitions: int = 1,
+        sabotage: bool = False,
         spark: SparkSession | None = None,
         scratch: Path | None = None,
     ) -> None:
+        """Args as elsewhere; `sabotage`: faults can be put into the functions of paths."""
         self._deployment = deployment
         self._pipeline = pipeline
         self._root = Path(run_dir).resolve()
         self._memory_mb = memory_mb
         self._keep_input = keep_input
         self._partitions = partitions
+        self._sabotage = sabotage
+        self._probes = Probes()
         self._spark = spark
         self._scratch = scratch or scratch_path(self._root, f"host-{os.getpid()}")
         """For what is rehearsed; removed with the node, also after a kill, by its launcher."""
@@ -146,14 +152,9 @@ class SparkUnitHost:
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
         try:
             done = [
-                rehearse(
-                    segment,
-                    self._deployment,
-                    log,
-                    folder,
-                    lambda context: self._spark_unit(context, clone_from=None),
-                )
+                rehearse(segment, self._deployment, log, folder, self._on(segment, path))
                 for segment in inner
+                for path in segment.paths or ("",)
             ]
             if not any(done):
                 # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
@@ -162,7 +163,38 @@ class SparkUnitHost:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def probe(self, split: str, path: str, probe: int, share: float) -> None:
+        segment = self._deployment.segment(split)
+
+        def run(made: Probe) -> None:
+            made.run(
+                segment,
+                self._deployment,
+                SliceLog(self._root),
+                probe_folder(self._scratch),
+                self._on(segment, path),
+                share=share,
+            )
+
+        self._probes.begin(Probe(split=split, path=path, number=probe), run)
+
+    def end_probe(self, split: str, path: str, probe: int) -> None:
+        self._probes.end(split, path, probe)
+
+    def probes(self) -> list[ProbeReport]:
+        return self._probes.reports()
+
+    def _on(self, segment: Segment, path: str) -> MakeUnit:
+        """Makes a segment's unit for nobody to read; of a split, on one of its paths."""
+
+        def make(context: UnitContext) -> SparkUnit:
+            pipeline = self._on_path(segment.name, path) if path else self._pipeline
+            return self._spark_unit(context, clone_from=None, pipeline=pipeline)
+
+        return make
+
     def close(self) -> None:
+        self._probes.close()
         with self._lock:
             units = list(self._units.values())
             self._units.clear()
@@ -295,14 +327,21 @@ class SparkUnitHost:
             return self._pipeline
         log = context.log
         child = log.run(log.steps().child(context.name))
-        path = path_of(child, context.segment)
-        return self._pipeline.replaced(taking(context.segment.name, path))
+        return self._on_path(context.segment.name, path_of(child, context.segment))
 
-    def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
+    def _on_path(self, split: str, path: str) -> Pipeline:
+        change = taking(split, path)
+        if self._sabotage:
+            change = sabotaged(change, split, path, self._root)
+        return self._pipeline.replaced(change)
+
+    def _spark_unit(
+        self, context: UnitContext, *, clone_from: int | None, pipeline: Pipeline | None = None
+    ) -> SparkUnit:
         return SparkUnit(
             context,
             spark=self.session(),
-            pipeline=self._own_pipeline(context),
+            pipeline=pipeline or self._own_pipeline(context),
             schemas=self.schemas(),
             starts=self._starts,
             clone_from=clone_from,
