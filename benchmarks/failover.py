@@ -1,14 +1,18 @@
 """Kill to the next published slice: a unit with a hot follower, and beside it one without.
 
-Each round runs the same word count twice, its stateful unit with a follower and without one (with a
-warm spare), kills the node that leads and waits for the next slice of that unit. `lateness` is how
-much later than usual that slice came: its time after its epoch was over, less the median of that
-before the kill. Both runs are killed in turn under the same load.
+The same word count is run twice, its stateful unit with a follower and without one (with a warm
+spare). Again and again the node that leads is killed, when everything runs and is warm, at a random
+moment of a batch. `lateness` is how much later than usual the next slices came: their time after
+their epoch was over, less the median of that before the kill.
 
-    kill to slice   from SIGKILL to the next slice of the unit, which may not have been due yet
-    late            later than usual
-    in time         kills after which no slice was later than twice the usual spread
-    cpu             CPU of the node with the follower alone, relative to that of its leader's
+    kill to slice     from SIGKILL to the next slice of the unit, which may not have been due yet
+    later than usual  the latest slice of the three intervals after the kill
+    in time           kills after which no slice was later than any of the twelve before
+    cpu               of the node with one replica of the unit and nothing else, a batch; before
+                      the first kill
+
+Forty kills take longer than anyone wants to wait at a time: `--only follower --kills 10 --json F`
+makes a piece, `--join F...` shows several pieces as one.
 """
 
 from __future__ import annotations
@@ -18,9 +22,12 @@ import json
 import os
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import psutil
 
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.status import RunView
@@ -32,6 +39,7 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.spark.start.archive import ensure_archive
 
 APP = """
@@ -52,17 +60,30 @@ pipeline.sink("out", counts, Sqlite("out.db", "out"))
 UNIT = UnitId(segment="count")
 STEADY = 12
 """Slices before a kill by which the usual lateness is judged."""
+AFTER = 3
+"""Intervals after a kill in which slices may be late."""
+PUNCTUAL_S = 0.05
+"""What is later by less is in time, whatever the spread before."""
+NODES = 3
+CPU_WARM_S, CPU_S = 20.0, 20.0
+KINDS = ("follower", "passive")
 DEADLINE_S = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """What one kill did."""
+    """What one kill did, seconds."""
 
-    after_s: float
-    late_s: float
-    spread_s: float
+    after: float
+    """To the next slice."""
+    late: float
+    """By how much the latest slice after it was later than usual."""
+    usual: float
+    """The same of the latest slice before it."""
+    due: float
+    """How long after the kill the epoch of the next slice was over."""
     load: float
+    """Of the machine."""
 
 
 class Run:
@@ -75,15 +96,19 @@ class Run:
         deployment = with_followers(pipeline, deploy(pipeline), ["count"] if hot else [])
         self.hot, self.epoch_s = hot, epoch_s
         self.log = SliceLog(folder / "run")
-        spec = RunSpec(app=str(app), host="spark", deployment=deployment, policy=Policy(workers=2))
-        settings = LaunchSettings(nodes=2, spares=1, domains=2)
+        # Each replica of the unit alone on a node: what it costs can be seen from outside.
+        together = (("rows.0#0", "out.0#0"), (str(UNIT),))
+        policy = Policy(workers=NODES, together=together)
+        spec = RunSpec(app=str(app), host="spark", deployment=deployment, policy=policy)
+        settings = LaunchSettings(nodes=NODES, spares=1, domains=NODES + 1)
         self.run = LocalRun(folder / "run", spec, settings)
 
     def ready(self) -> RunView:
         """Everything runs, is warm, and has made some slices since."""
 
         def settled(view: RunView) -> bool:
-            return all_running(view) and all(node.ready for node in view.nodes)
+            spare = any(node.spare and not node.units for node in view.nodes)
+            return all_running(view) and spare and all(node.ready for node in view.nodes)
 
         self.run.wait_for(settled, DEADLINE_S, "the start")
         first = self.newest() + STEADY
@@ -91,6 +116,32 @@ class Run:
         while self.newest() < first and time.monotonic() < deadline:
             time.sleep(0.02)
         return self.run.wait_for(settled, DEADLINE_S, "settling")
+
+    def cpu(self) -> dict[str, float]:
+        """CPU seconds a batch of the nodes with a replica of the unit, once it is warm."""
+        self.ready()
+        end = time.monotonic() + CPU_WARM_S
+        while time.monotonic() < end:
+            time.sleep(0.2)
+        view = self.ready()
+        nodes = {
+            ("follower" if unit.leads is False else "leader"): unit.node
+            for unit in view.units
+            if unit.unit.startswith(UNIT.name)
+        }
+        number, before = self.newest(), {role: self._used(node) for role, node in nodes.items()}
+        end = time.monotonic() + CPU_S
+        while time.monotonic() < end:
+            time.sleep(0.2)
+        batches = self.newest() - number
+        return {role: (self._used(node) - before[role]) / batches for role, node in nodes.items()}
+
+    def _used(self, node: str | None) -> float:
+        child = self.run.launcher.node(node) if node else None
+        if child is None:
+            raise AssertionError("it runs")
+        spent = [psutil.Process(pid).cpu_times() for pid in session_members(child.pid)]
+        return float(sum(item.user + item.system for item in spent))
 
     def newest(self) -> int:
         number = self.log.newest_batch(UNIT.name)
@@ -106,8 +157,8 @@ class Run:
             return None
         return at, at - (origin + (item.upto + 1) * self.epoch_s)
 
-    def kill(self) -> Kill:
-        """Kill the node that leads."""
+    def kill(self, wait_s: float) -> Kill:
+        """Kill the node that leads, so long after everything was ready."""
         view = self.ready()
         units = {unit.unit: unit for unit in view.units}
         leading = next(
@@ -116,23 +167,29 @@ class Run:
         )
         if leading.node is None:
             raise AssertionError("it runs")
+        time.sleep(wait_s)
         newest = self.newest()
-        usual = [found[1] for n in range(newest - STEADY, newest) if (found := self.lateness(n))]
+        before = [found for n in range(newest - STEADY, newest + 1) if (found := self.lateness(n))]
+        middle = statistics.median(late for _, late in before)
         killed = time.time()
         self.run.kill_node(leading.node)
-        number = self.newest() + 1
+        number = newest + 1
+        after: list[tuple[float, float]] = []
         deadline = time.monotonic() + DEADLINE_S
-        while (found := self.lateness(number)) is None or found[0] < killed:
-            if found is not None:
-                number += 1
+        while not after or after[-1][0] < after[0][0] + AFTER * self.epoch_s:
+            found = self.lateness(number)
             if time.monotonic() > deadline:
                 raise TimeoutError("no slice after a kill")
-            time.sleep(0.002)
-        middle = statistics.median(usual)
+            if found is None:
+                time.sleep(0.002)
+                continue
+            number += 1
+            after += [found] if found[0] > killed else []
         return Kill(
-            after_s=found[0] - killed,
-            late_s=found[1] - middle,
-            spread_s=max(usual) - middle,
+            after=after[0][0] - killed,
+            late=max(late for _, late in after) - middle,
+            usual=max(late for _, late in before) - middle,
+            due=after[0][0] - after[0][1] - killed,
             load=os.getloadavg()[0],
         )
 
@@ -143,48 +200,76 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=40)
     parser.add_argument("--epoch", type=float, default=0.25, help="seconds")
     parser.add_argument("--rate", type=float, default=400.0, help="rows/s")
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--only", choices=KINDS)
+    parser.add_argument("--join", type=Path, nargs="+", help="show the numbers of these files")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
+    if args.join:
+        pieces = [json.loads(path.read_text()) for path in args.join]
+        found = {name: [row for piece in pieces for row in piece[name]["all"]] for name in KINDS}
+        cpu = [piece[name]["cpu"] for piece in pieces for name in KINDS if piece[name]["cpu"]]
+        show({name: summary([Kill(**row) for row in rows], cpu) for name, rows in found.items()})
+        return
     end_on_terminate()
     ensure_archive()
-    kills = 2 if args.quick else args.kills
-    found: dict[str, list[Kill]] = {"follower": [], "passive": []}
-    for name, rows in found.items():
-        with scratch() as folder:
-            run = Run(folder, hot=name == "follower", epoch_s=args.epoch, rate=args.rate)
-            run.run.start()
-            try:
-                for _ in range(kills):
-                    rows.append(run.kill())
-                    told = rows[-1]
-                    print(f"{name:10} {told.after_s:7.3f} {told.late_s:7.3f}", flush=True)
-            finally:
-                run.run.stop()
-    result: dict[str, Any] = {name: summary(rows) for name, rows in found.items()}
+    rng = np.random.default_rng(args.seed)
+    result: dict[str, Any] = {}
+    for name in KINDS:
+        rows: list[Kill] = []
+        used: list[dict[str, float]] = []
+        if args.only in (None, name):
+            with scratch() as folder:
+                run = Run(folder, hot=name == "follower", epoch_s=args.epoch, rate=args.rate)
+                run.run.start()
+                try:
+                    used.append({f"{name} {role}": value for role, value in run.cpu().items()})
+                    for _ in range(2 if args.quick else args.kills):
+                        rows.append(run.kill(float(rng.uniform(0, args.epoch))))
+                        told = rows[-1]
+                        print(f"{name:10} {told.after:7.3f} {told.late:7.3f}", flush=True)
+                finally:
+                    run.run.stop()
+        result[name] = summary(rows, used)
+        if args.json:
+            args.json.write_text(json.dumps(dict.fromkeys(KINDS, summary([], [])) | result))
+    show(result)
+
+
+def show(result: dict[str, Any]) -> None:
     print(f"\n{'':10}{'kill to slice':>22}{'later than usual':>22}{'in time':>10}{'load':>7}")
     for name, row in result.items():
-        after, late = row["after_s"], row["late_s"]
-        print(
-            f"{name:10}{after[0]:9.3f} / {after[1]:7.3f}s{late[0]:11.3f} / {late[1]:7.3f}s"
-            f"{row['in_time']:>7}/{row['kills']}{row['load']:7.1f}"
-        )
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1))
+        if row["kills"]:
+            after, late = row["after"], row["late"]
+            print(
+                f"{name:10}{after[0]:9.3f} / {after[1]:7.3f}s{late[0]:11.3f} / {late[1]:7.3f}s"
+                f"{row['in_time']:>7}/{row['kills']}{row['load']:7.1f}"
+            )
+    used = {role: value for row in result.values() for role, value in row["cpu"].items()}
+    for role, value in sorted(used.items()):
+        print(f"cpu {role:20} {1000 * value:7.1f} ms a batch")
 
 
-def summary(rows: list[Kill]) -> dict[str, Any]:
-    """Medians and 95th percentiles."""
+def summary(rows: list[Kill], used: list[dict[str, float]]) -> dict[str, Any]:
+    """Medians and 95th percentiles; CPU as the median over pieces."""
 
-    def both(values: list[float]) -> tuple[float, float]:
+    def both(values: list[float]) -> tuple[float, float] | None:
         ordered = sorted(values)
+        if not ordered:
+            return None
         return statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
 
+    roles = sorted({role for item in used for role in item})
     return {
         "kills": len(rows),
-        "after_s": both([row.after_s for row in rows]),
-        "late_s": both([row.late_s for row in rows]),
-        "in_time": sum(row.late_s <= max(0.05, 2 * row.spread_s) for row in rows),
-        "load": statistics.median(row.load for row in rows),
+        "after": both([row.after for row in rows]),
+        "late": both([row.late for row in rows]),
+        "in_time": sum(row.late <= max(PUNCTUAL_S, row.usual) for row in rows),
+        "load": statistics.median(row.load for row in rows) if rows else None,
+        "cpu": {
+            role: statistics.median(item[role] for item in used if role in item) for role in roles
+        },
+        "all": [asdict(row) for row in rows],
     }
 
 

@@ -5,7 +5,7 @@ installed in an environment of its own from pinned versions (`--envs`), the Spar
 run in this one. Files of lines appear at a fixed rate; counts per (second, word) are read back from
 what each system has made visible. A system is killed with SIGKILL, all its processes at once, and
 started again by a supervisor that polls every 20 ms; of Holdfast the node that runs the pipeline is
-killed, and its own spare takes over.
+killed, and its own spare takes over, and in a second row all its processes are, as of the others.
 
     start-up    start to the first complete second of results
     first       kill to the first complete result of input that came after the kill
@@ -14,312 +14,36 @@ killed, and its own spare takes over.
     lines/s     a burst of lines, from its release until all are counted
     memory      largest sum of proportional set sizes of all its processes
 
+The kills are spread over rounds; in each, all systems are measured one after the other, so that a
+machine that changes meanwhile changes for all of them. Every measurement goes to the file of
+`--json`; `--resume` takes what is there and goes on, `--minutes` begins nothing after so long.
+
 Examples: `python -m benchmarks.peers --kills 5`, `python -m benchmarks.peers --only flink`.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
 
-import numpy as np
-import psutil
-import pyarrow.parquet as pq
-
+from benchmarks._peers_input import POLL_S, Feed, Results, difference
+from benchmarks._peers_systems import LABELS, NAMES, ROOT, Row, System, install
 from benchmarks._stream_common import end_on_terminate, scratch
+from holdfast.runtime.spark.start.archive import ensure_archive
 
-HERE = Path(__file__).resolve().parent / "_peers"
-ROOT = HERE.parents[1]
-PINNED = {
-    "flink": ("apache-flink==2.3.0",),
-    "pathway": ("pathway==0.33.0",),
-    "bytewax": ("bytewax==0.21.1",),
-}
-"""What each environment is made of; the Spark systems use the project's own."""
-NAMES = ("holdfast", "spark-tuned", "spark-stock", "flink", "pathway", "bytewax")
-LABELS = {
-    "holdfast": "Holdfast, one warm spare",
-    "spark-tuned": "Structured Streaming, tuned",
-    "spark-stock": "Structured Streaming, stock",
-    "flink": "PyFlink 2.3.0",
-    "pathway": "Pathway 0.33.0",
-    "bytewax": "Bytewax 0.21.1",
-}
-WORDS = 3
-VOCABULARY = 500
-POLL_S = 0.02
 START_S = 600.0
 PHASES = (0.5, 0.1, 0.9, 0.3, 0.7)
 """Where in a second of input each kill falls."""
 STEADY_S = 5
 STEADY_BATCHES = 3
-Row = dict[str, Any]
-
-
-# Input
-
-
-class Feed:
-    """One file of lines per second of input, and the counts that must come out of it."""
-
-    def __init__(self, folder: Path, lines_per_s: int) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True)
-        self.lines_per_s = lines_per_s
-        self.expected: Counter[str] = Counter()
-        self.totals: dict[int, int] = {}
-        """Words of each second."""
-        self.released: dict[int, float] = {}
-        self._rng = np.random.default_rng(11)
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.began = 0.0
-
-    def release(self, lines: int) -> int:
-        """The next second's file becomes visible; its number."""
-        second = len(self.released)
-        picks = np.minimum(self._rng.zipf(1.3, size=(lines, WORDS)), VOCABULARY) - 1
-        found: Counter[str] = Counter(f"{second},w{pick}" for pick in picks.ravel().tolist())
-        text = "\n".join(f"{second} " + " ".join(f"w{p}" for p in row) for row in picks.tolist())
-        temporary = self.folder.parent / f"stage-{second}"
-        temporary.write_text(text + "\n")
-        self.expected.update(found)
-        self.totals[second] = lines * WORDS
-        temporary.replace(self.folder / f"{second:08d}.txt")
-        self.released[second] = time.time()
-        return second
-
-    def start(self) -> None:
-        self._closed.clear()
-        self.began = time.time() - len(self.released)
-        self._thread = threading.Thread(target=self._loop, name="feed", daemon=True)
-        self._thread.start()
-
-    def _loop(self) -> None:
-        while not self._closed.is_set():
-            if time.time() >= self.began + len(self.released):
-                self.release(self.lines_per_s)
-            else:
-                self._closed.wait(POLL_S)
-
-    def stop(self) -> None:
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def wait_phase(self, phase: float) -> None:
-        """Until the clock of the input stands at that part of a second."""
-        now = time.time() - self.began
-        time.sleep((phase - now) % 1.0)
-
-
-# Output
-
-
-class Results:
-    """What a system has made visible so far: the largest count of every key."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self.counts: dict[str, int] = {}
-        self.totals: Counter[int] = Counter()
-        self._read: dict[Path, int] = {}
-
-    def poll(self) -> None:
-        """Read what is new; a file that has become shorter is read again."""
-        for path in sorted(self.folder.rglob("*")):
-            hidden = any(part.startswith((".", "_")) for part in path.parts[-2:])
-            if not path.is_file() or hidden or ".inprogress" in path.name:
-                continue
-            with contextlib.suppress(OSError):
-                self._file(path)
-
-    def _file(self, path: Path) -> None:
-        size, done = path.stat().st_size, self._read.get(path, 0)
-        if path.suffix == ".parquet":
-            if not done:
-                table = pq.read_table(path)
-                for row in table.select(["second", "word", "count"]).to_pylist():
-                    self._take(f"{row['second']},{row['word']}", int(row["count"]))
-                self._read[path] = size
-            return
-        if size < done:
-            done = 0
-        if size == done:
-            return
-        with path.open("rb") as file:
-            file.seek(done)
-            text = file.read()
-        whole = text.rfind(b"\n") + 1
-        self._read[path] = done + whole
-        for line in text[:whole].decode().splitlines():
-            self._line(line)
-
-    def _line(self, line: str) -> None:
-        if line.startswith("{"):
-            row = json.loads(line)
-            if row["diff"] > 0:
-                self._take(row["key"], int(row["count"]))
-            return
-        key, _, count = line.rpartition(",")
-        self._take(key, int(count))
-
-    def _take(self, key: str, count: int) -> None:
-        before = self.counts.get(key, 0)
-        if count > before:
-            self.counts[key] = count
-            self.totals[int(key.partition(",")[0])] += count - before
-
-
-# Systems
-
-
-@dataclass(slots=True, kw_only=True)
-class System:
-    """A program that is started, killed and started again."""
-
-    name: str
-    root: Path
-    feed: Feed
-    envs: Path
-    process: subprocess.Popen[bytes] | None = None
-    restarted: threading.Thread | None = None
-
-    def environment(self) -> dict[str, str]:
-        paths = os.pathsep.join([str(HERE), str(ROOT / "src"), str(ROOT)])
-        return {
-            **os.environ,
-            "INPUT": str(self.feed.folder),
-            "OUTPUT": str(self.root / "out"),
-            "STATE": str(self.root / "state"),
-            "PYTHONPATH": paths,
-            "SETTINGS": self.name.removeprefix("spark-"),
-        }
-
-    def command(self) -> list[str]:
-        if self.name.startswith("spark"):
-            return [sys.executable, str(HERE / "run_spark.py")]
-        if self.name == "holdfast":
-            run = "from holdfast.cli import main; main()"
-            app = str(HERE / "holdfast_app.py")
-            return [
-                *(sys.executable, "-c", run, "run", app, "--nodes", "1", "--spares", "1"),
-                *("--run-dir", str(self.root / "run"), "--json"),
-            ]
-        python = str(self.envs / self.name / "bin" / "python")
-        if self.name == "bytewax":
-            state = str(self.root / "state")
-            return [
-                *(python, "-m", "bytewax.run", "run_bytewax:flow"),
-                *("-r", state, "-s", "1", "-b", "0"),
-            ]
-        return [python, str(HERE / f"run_{self.name}.py")]
-
-    def __enter__(self) -> Self:
-        (self.root / "state").mkdir(parents=True)
-        if self.name == "bytewax":
-            python = str(self.envs / self.name / "bin" / "python")
-            subprocess.run(
-                [python, "-m", "bytewax.recovery", str(self.root / "state"), "1"], check=True
-            )
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process is None:
-            return
-        if self.name == "holdfast" and self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(60)
-        self._kill_all()
-
-    def start(self) -> None:
-        with (self.root / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                env=self.environment(),
-                stdout=log,
-                stderr=log,
-                cwd=self.root,
-                start_new_session=True,
-            )
-
-    def ready(self) -> bool:
-        """Whether a kill would meet it as it is meant to run: the spare of Holdfast is warm."""
-        if self.name != "holdfast":
-            return True
-        return any(node["spare"] and node["ready"] for node in self._nodes())
-
-    def kill(self) -> None:
-        """SIGKILL; whoever restarts it does so at once."""
-        if self.name == "holdfast":
-            busy = [node for node in self._nodes() if node["units"]]
-            if not busy:
-                raise RuntimeError("no node runs the pipeline")
-            _kill_tree(busy[0]["pid"])
-            return
-        self._kill_all()
-        while self.process is not None and self.process.poll() is None:
-            time.sleep(POLL_S)
-        self.start()
-
-    def _nodes(self) -> list[Row]:
-        from holdfast.control.client import ControlClient
-        from holdfast.errors import HoldfastError
-
-        try:
-            with ControlClient(self.root / "run") as client:
-                nodes: list[Row] = client.status().to_json()["nodes"]
-                return nodes
-        except (HoldfastError, OSError):
-            return []
-
-    def _kill_all(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            _kill_tree(self.process.pid)
-            self.process.wait()
-
-    def memory(self) -> int:
-        """Proportional set sizes of all its processes."""
-        total = 0
-        for process in self._processes():
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_full_info().pss
-        return total
-
-    def _processes(self) -> list[Any]:
-        with contextlib.suppress(psutil.Error, AttributeError):
-            root = psutil.Process(self.process.pid)  # type: ignore[union-attr]
-            return [root, *root.children(recursive=True)]
-        return []
-
-
-def _kill_tree(pid: int) -> None:
-    """A process and all below it, found before any is killed."""
-    with contextlib.suppress(psutil.Error):
-        root = psutil.Process(pid)
-        for process in (root, *root.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-
-
-# Measuring
 
 
 @dataclass(slots=True, kw_only=True)
@@ -372,10 +96,19 @@ class Watch:
         return statistics.median(self.completed[s] - self.feed.released[s] for s in last)
 
 
-def measure(name: str, kills: int, lines_per_s: int, burst: int, envs: Path) -> Row:
-    """One system from its start over all kills to the last count."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What every system is given."""
+
+    lines_per_s: int
+    burst: int
+    """Lines that are released at once, at the end."""
+
+
+def measure(name: str, phases: list[float], load: Load, envs: Path) -> Row:
+    """One system from its start over some kills to the last count."""
     with scratch() as root:
-        feed = Feed(root / "input", lines_per_s)
+        feed = Feed(root / "input", load.lines_per_s)
         system = System(name=name, root=root / "system", feed=feed, envs=envs)
         watch = Watch(system=system, feed=feed, results=Results(root / "system" / "out"))
         began = time.time()
@@ -384,40 +117,26 @@ def measure(name: str, kills: int, lines_per_s: int, burst: int, envs: Path) -> 
         try:
             with system:
                 ready = watch.until(lambda: watch.complete >= 0, START_S, "first result")
-                for kill in range(kills):
-                    recoveries.append(_recovery(watch, PHASES[kill % len(PHASES)]))
+                for phase in phases:
+                    recoveries.append(_recovery(watch, phase))
                     print(f"  {name:12} {recoveries[-1]}", flush=True)
                 _settle(watch)
                 feed.stop()
-                second = feed.release(burst)
+                second = feed.release(load.burst)
                 released = feed.released[second]
                 counted = watch.until(lambda: watch.complete >= second, START_S, "burst")
-                usual = watch.memory
         finally:
             feed.stop()
         lost, doubled = difference(feed.expected, watch.results.counts)
     return {
-        "system": name,
         "start_s": ready - began,
         "recoveries": recoveries,
-        "first_s": statistics.median(row["first_s"] for row in recoveries),
-        "caught_up_s": statistics.median(row["caught_up_s"] for row in recoveries),
-        "worst_s": max(row["caught_up_s"] for row in recoveries),
         "lost": lost,
         "doubled": doubled,
-        "lines_per_s": burst / (counted - released),
-        "memory_mb": usual / 1e6,
-        "lag_s": statistics.median(row["lag_s"] for row in recoveries),
+        "lines_per_s": load.burst / (counted - released),
+        "memory_mb": watch.memory / 1e6,
         "load": os.getloadavg()[0],
     }
-
-
-def difference(expected: Counter[str], counts: dict[str, int]) -> tuple[int, int]:
-    """Words that the counts lack, and words that they have too many of."""
-    keys = expected.keys() | counts.keys()
-    lost = sum(max(0, expected[key] - counts.get(key, 0)) for key in keys)
-    doubled = sum(max(0, counts.get(key, 0) - expected[key]) for key in keys)
-    return lost, doubled
 
 
 def _settle(watch: Watch) -> float:
@@ -461,47 +180,88 @@ def _recovery(watch: Watch, phase: float) -> Row:
     }
 
 
-def install(names: list[str], envs: Path) -> None:
-    """Make the environments that are missing."""
-    for name in names:
-        python = envs / name / "bin" / "python"
-        stamp = envs / name / ".installed"
-        if name not in PINNED or stamp.exists():
-            continue
-        print(f"installing {', '.join(PINNED[name])} into {envs / name}", flush=True)
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(envs / name)], check=True)
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, *PINNED[name]], check=True)
-        stamp.touch()
+# Rounds
+
+
+def rounds_of(kills: int, rounds: int) -> list[list[float]]:
+    """The phases of each round's kills."""
+    phases = [PHASES[kill % len(PHASES)] for kill in range(kills)]
+    return [phases[first::rounds] for first in range(min(rounds, kills))]
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """What was measured so far, in a file that a run in pieces goes on with."""
+
+    path: Path | None
+    asked: dict[str, int]
+    """What makes measurements comparable; pieces of another run are refused."""
+    pieces: list[Row] = field(default_factory=list)
+
+    def resume(self) -> None:
+        if self.path is None or not self.path.exists():
+            return
+        found = json.loads(self.path.read_text())
+        if found["asked"] != self.asked:
+            sys.exit(f"{self.path} holds another run: {found['asked']}, not {self.asked}")
+        self.pieces = found["pieces"]
+
+    def has(self, name: str, number: int) -> bool:
+        return any(piece["system"] == name and piece["round"] == number for piece in self.pieces)
+
+    def add(self, piece: Row) -> None:
+        self.pieces.append(piece)
+        if self.path is not None:
+            result = {"asked": self.asked, "pieces": self.pieces, "systems": self.systems()}
+            self.path.write_text(json.dumps(result, indent=1) + "\n")
+
+    def systems(self) -> list[Row]:
+        """A row for each system: medians over all its rounds, the worst of what must not happen."""
+        names = [name for name in NAMES if any(p["system"] == name for p in self.pieces)]
+        return [_summary(name, [p for p in self.pieces if p["system"] == name]) for name in names]
+
+
+def _summary(name: str, pieces: list[Row]) -> Row:
+    failed = [piece["failed"] for piece in pieces if "failed" in piece]
+    good = [piece for piece in pieces if "failed" not in piece]
+    if not good:
+        return {"system": name, "failed": failed}
+    recoveries = [row for piece in good for row in piece["recoveries"]]
+    return {
+        "system": name,
+        "failed": failed,
+        "kills": len(recoveries),
+        "start_s": statistics.median(piece["start_s"] for piece in good),
+        "first_s": statistics.median(row["first_s"] for row in recoveries),
+        "caught_up_s": statistics.median(row["caught_up_s"] for row in recoveries),
+        "worst_s": max(row["caught_up_s"] for row in recoveries),
+        "lag_s": statistics.median(row["lag_s"] for row in recoveries),
+        "lost": sum(piece["lost"] for piece in good),
+        "doubled": sum(piece["doubled"] for piece in good),
+        "lines_per_s": statistics.median(piece["lines_per_s"] for piece in good),
+        "memory_mb": max(piece["memory_mb"] for piece in good),
+        "load": max(piece["load"] for piece in good),
+    }
 
 
 def table(rows: list[Row]) -> str:
     """The table for README and docs."""
     lines = [
-        "| | start-up | first result | caught up | worst | lost | doubled | lines/s | memory |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | kills | start-up | lag | first result | caught up | worst | lost | doubled "
+        "| lines/s | memory |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         label = LABELS[row["system"]]
-        if "failed" in row:
-            lines.append(f"| {label} | {row['failed']} | | | | | | | |")
-            continue
-        lines.append(
-            f"| {label} | {row['start_s']:.1f} s | {row['first_s']:.1f} s "
-            f"| {row['caught_up_s']:.1f} s | {row['worst_s']:.1f} s | {row['lost']} "
-            f"| {row['doubled']} | {row['lines_per_s'] / 1000:.1f}k | {row['memory_mb']:.0f} MB |"
-        )
+        lines += [f"| {label} | failed: {reason} {'| ' * 10}|" for reason in row["failed"]]
+        if "kills" in row:
+            lines.append(
+                f"| {label} | {row['kills']} | {row['start_s']:.1f} s | {row['lag_s']:.1f} s "
+                f"| {row['first_s']:.1f} s | {row['caught_up_s']:.1f} s | {row['worst_s']:.1f} s "
+                f"| {row['lost']} | {row['doubled']} | {row['lines_per_s'] / 1000:.1f}k "
+                f"| {row['memory_mb']:.0f} MB |"
+            )
     return "\n".join(lines)
-
-
-@contextlib.contextmanager
-def _archive() -> Iterator[None]:
-    """The class archive that Holdfast and the tuned query start with is made beforehand."""
-    from holdfast.runtime.spark.start.archive import ensure_archive
-
-    ensure_archive()
-    yield
 
 
 def main() -> int:
@@ -509,36 +269,55 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kills", type=int, help="kills of each system")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds to spread them over")
     parser.add_argument("--only", action="append", choices=NAMES, help="only this; repeatable")
     parser.add_argument("--rate", type=int, default=500, help="lines per second")
     parser.add_argument("--burst", type=int, default=50_000, help="lines of the burst")
     parser.add_argument("--envs", type=Path, default=ROOT / "build" / "peers")
     parser.add_argument("--quick", action="store_true", help="one kill each")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--resume", action="store_true", help="go on with what --json holds")
+    parser.add_argument("--minutes", type=float, default=600.0, help="begin nothing after so long")
     args = parser.parse_args()
     end_on_terminate()
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         print("PyFlink and plain Spark need Java on the path", file=sys.stderr)
         return 2
+    if args.resume and args.json is None:
+        parser.error("--resume needs --json")
     kills = args.kills or (1 if args.quick else 5)
-    names = args.only or list(NAMES)
-    install(names, args.envs.resolve())
-    rows: list[Row] = []
-    with _archive():
-        for name in names:
-            print(name, flush=True)
-            try:
-                rows.append(measure(name, kills, args.rate, args.burst, args.envs.resolve()))
-            except (OSError, RuntimeError) as error:
-                print(error, file=sys.stderr)
-                rows.append({"system": name, "failed": str(error).splitlines()[0]})
-            if args.json:
-                result = {"arguments": {k: str(v) for k, v in vars(args).items()}, "systems": rows}
-                args.json.write_text(json.dumps(result, indent=1) + "\n")
-    load = max((row.get("load", 0.0) for row in rows), default=0.0)
-    print(f"\n{kills} kills each, {args.rate} lines/s, {os.cpu_count()} cores, load {load:.1f}\n")
+    names, envs = args.only or list(NAMES), args.envs.resolve()
+    asked = {"kills": kills, "rounds": args.rounds, "rate": args.rate, "burst": args.burst}
+    record = Record(path=args.json, asked=asked)
+    if args.resume:
+        record.resume()
+    install(names, envs)
+    ensure_archive()  # what Holdfast and the tuned query start with
+    load = Load(lines_per_s=args.rate, burst=args.burst)
+    todo = [
+        (number, name, phases)
+        for number, phases in enumerate(rounds_of(kills, args.rounds))
+        for name in names
+        if not record.has(name, number)
+    ]
+    ended = time.monotonic() + 60 * args.minutes
+    while todo and time.monotonic() < ended:
+        number, name, phases = todo.pop(0)
+        print(f"round {number + 1}: {name}", flush=True)
+        piece: Row = {"system": name, "round": number}
+        try:
+            record.add(piece | measure(name, phases, load, envs))
+        except (OSError, RuntimeError) as error:
+            print(error, file=sys.stderr)
+            record.add(piece | {"failed": str(error).splitlines()[0]})
+    rows = record.systems()
+    load_average = max((row.get("load", 0.0) for row in rows), default=0.0)
+    print(f"\n{args.rate} lines/s, {os.cpu_count()} cores, load at most {load_average:.1f}\n")
     print(table(rows))
-    return 1 if any("failed" in row or row["lost"] or row["doubled"] for row in rows) else 0
+    if todo:
+        print(f"\n{len(todo)} measurements are missing: go on with --resume", file=sys.stderr)
+    wrong = any(row["failed"] or row["lost"] or row["doubled"] for row in rows)
+    return 1 if wrong or todo else 0
 
 
 if __name__ == "__main__":

@@ -245,6 +245,33 @@ def test_the_skip_that_a_zombie_published_with_counts(spark, tmp_path, monkeypat
         ]
 
 
+def prized(frame):
+    return frame.withColumn("prize", (F.rand() * 1_000_000).cast("bigint"))
+
+
+def test_chance_behind_state_adopts_what_is_published(spark, tmp_path, monkeypatch):
+    """A redo draws again; the published drawing counts, and the sums go on as if nothing was."""
+    p = Pipeline("prizes", epoch="0.3s")
+    stream = p.source("numbers", Generator(numbers, "key string, number bigint"))
+    made = stream.aggregate("sum", sums, key="key", output="upsert")
+    made = made.map("prize", prized, takes_upserts=True, deterministic=False)
+    p.sink("out", made, Sqlite("out.db"))
+    (unit,) = (item for item in deploy(p).units() if item.segment == "prize")
+    assert deploy(p).segment("prize").operators == ("sum", "prize")
+    publish, met = UnitContext.publish, []
+
+    def drawn_before(context, item, **options):
+        if context.unit == unit and item.number == 1 and not met:
+            # Another one has published the batch; what it drew has another digest.
+            met.append(SliceLog(tmp_path).publish(replace(item, digest="of another drawing")))
+        return publish(context, item, **options)
+
+    monkeypatch.setattr(UnitContext, "publish", drawn_before)
+    deliver(spark, p, tmp_path, lambda: met[0].upto + 2 if met else 10_000)
+    sums_alone = {key: (rows, total) for key, rows, total, _ in results(tmp_path)}
+    assert sums_alone == summed(last_epoch(tmp_path, "out.0#0"))
+
+
 def test_a_unit_that_was_replaced_says_so(spark, tmp_path):
     """Its tasks notice the newer claim; the report is "stopped" with the reason, not "failed"."""
     p = Pipeline("replaced", epoch="0.3s")

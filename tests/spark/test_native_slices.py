@@ -261,6 +261,53 @@ def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path, rows):
     source.close()
 
 
+def test_a_follower_holds_its_files_until_they_are_wanted(spark, tmp_path):
+    """Nothing is on disk before they are kept; then they are those that would have been written."""
+    frame, held = made(spark, FLAT), spark._jvm.holdfast.Held
+    log = SliceLog(tmp_path)
+    before = held.bytes()
+
+    def hold(number):
+        rows = keyed(frame, OUT)
+        return write_natively(rows, OUT, log=log, unit=OP, number=number, generation=0, hold=True)
+
+    dropped = hold(0)
+    assert held.bytes() > before
+    dropped.forget()
+    assert held.bytes() == before
+    wanted = hold(0)
+    folder = Path(log.data(OP, OUT[0].name).address(""))
+    assert not list(folder.glob("*"))
+    wanted.keep()
+    wanted.forget()
+    assert {path.name for path in folder.glob("*")} == {
+        file.name for file in wanted.files[OUT[0].name]
+    }
+    publish(log, wanted)
+    assert len(native(spark, log, reading(log, frame.schema))) == SOME
+    assert held.bytes() == before
+
+
+def test_more_than_a_follower_may_hold_goes_to_disk(spark, tmp_path):
+    """A slice larger than the bound is written as a leader's is; keeping it changes nothing."""
+    frame = spark.range(0, 600, 1, 1).selectExpr(
+        "concat('k', id) AS key", "id", "repeat(lpad(string(id), 5, '0'), 20000) AS text"
+    )
+    log, out = SliceLog(tmp_path), OUT[:1]
+    written = write_natively(
+        keyed(frame, out), out, log=log, unit=OP, number=0, generation=0, hold=True
+    )
+    on_disk = Path(log.data(OP, out[0].name).address("")).glob("*")
+    held = spark._jvm.holdfast.Held.bytes()
+    assert 0 < held <= 32 << 20
+    assert bytes_in(written.files[out[0].name]) < held + sum(p.stat().st_size for p in on_disk)
+    written.keep()
+    written.forget()
+    publish(log, written)
+    rows = native(spark, log, reading(log, frame.schema))
+    assert len(rows) == written.rows == 600
+
+
 def test_rows_that_are_left_out(spark, tmp_path):
     """Quarantined rows are those that Python would leave out, at any place of any slice."""
     frame = made(spark, FLAT, rows=200)

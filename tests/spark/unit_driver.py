@@ -1,7 +1,8 @@
 """Runs all units of an application in one process until its exporters have reached an epoch.
 
 Usage: unit_driver.py APP RUN GENERATION EPOCH [CUTS [REPLICA]]
-With REPLICA every unit has a follower, and those with this number are run.
+With REPLICA every unit has a follower, and those with this number are run, followers as soon as
+their sources have leaders.
 Started by tests in a process group of its own, so that a crash point can kill all of it.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 import sys
 import time
 
+from holdfast.deployment import Deployment
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.replicas import with_followers
+from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
 
 TIMEOUT_S = 240.0
@@ -25,6 +28,8 @@ def main(app: str, run: str, generation: int, epoch: int, cuts: str, replica: st
         deployment = with_followers(pipeline, deployment, ["all"])
         units = tuple(unit for unit in deployment.replicas() if unit.replica == int(replica))
     host = SparkUnitHost(deployment, pipeline, run, keep_input=True)
+    if replica == "1":
+        await_leaders(SliceLog(run), deployment)
     for unit in units:
         host.start(unit, generation, generation - 1 if generation else None)
     exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
@@ -45,6 +50,15 @@ def main(app: str, run: str, generation: int, epoch: int, cuts: str, replica: st
         return 3
     finally:
         host.close()
+
+
+def await_leaders(log: SliceLog, deployment: Deployment) -> None:
+    """Whoever publishes first leads: not one that happens to start sooner."""
+    sources = {item.name for item in deployment.segments if item.kind == "source"}
+    names = [unit.name for unit in deployment.units() if unit.segment in sources]
+    deadline = time.monotonic() + TIMEOUT_S
+    while not all(log.slice(name, 0) for name in names) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

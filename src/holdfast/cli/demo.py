@@ -277,7 +277,7 @@ def _bound_words(bounds: Mapping[str, float]) -> str:
 
 
 def _segments_table(plan: JointPlan) -> Any:
-    table = _table("segment", "operators", "batch every", "recovery", "95%")
+    table = _table("segment", "operators", "batch every", "recovery", "p95")
     for segment in plan.segments:
         latency = plan.recovery_latency[segment.name]
         table.add_row(

@@ -70,7 +70,7 @@ def units_table(view: RunView, *, epoch_s: float) -> Table:
         waiting = unit.waiting
         table.add_row(
             unit.unit,
-            Text(unit.phase, style=_COLOURS.get(unit.phase, "white")),
+            Text(_phase(unit), style=_COLOURS.get(unit.phase, "white")),
             unit.node or "-",
             str(unit.generation),
             _number(unit.epoch),
@@ -81,6 +81,13 @@ def units_table(view: RunView, *, epoch_s: float) -> Table:
             _bytes(unit.state_bytes),
         )
     return table
+
+
+def _phase(unit: UnitView) -> str:
+    """With its part, if there is another replica."""
+    if unit.leads is None or unit.phase != "running":
+        return unit.phase
+    return f"{unit.phase}, {'leads' if unit.leads else 'follows'}"
 
 
 def nodes_table(view: RunView) -> Table:

@@ -144,7 +144,7 @@ def machine_table(machine: MachineStatistics) -> Table:
     """One row per number, with how it was obtained."""
     from holdfast.predict.statistics import Affine
 
-    table = _table(f"machine, {machine.cores} cores", "", "median", "95%", "samples", "how")
+    table = _table(f"machine, {machine.cores} cores", "", "median", "p95", "samples", "how")
     for name in machine.__dataclass_fields__:
         value: Any = getattr(machine, name)
         title = name.replace("_", " ")

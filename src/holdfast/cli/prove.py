@@ -17,6 +17,7 @@ from holdfast.cli.deployment import (
     plan_nodes,
     plan_spares,
     plan_together,
+    require_apart,
 )
 from holdfast.errors import BadInputError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from holdfast.prove.failover import Failovers
     from holdfast.prove.judge import Comparison, Recovered
     from holdfast.prove.result import Audience, Proof, Struck
     from holdfast.topology.graph import Topology
@@ -88,6 +90,7 @@ def prove(
         if max_recovery is None
         else parse_time(max_recovery, where="--max-recovery"),
     )
+    require_apart(deployment, nodes=count, domains=proving.domains)
     where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-prove-{pipeline.name}-"))
     check_new(where)
     if report is not None and not report.parent.is_dir():
@@ -205,6 +208,8 @@ def show_proof(console: Console, proof: Proof) -> None:
         kept = "[red]broken[/]"
     console.print(f"bound {kept}: {measured - proof.broken} of {measured} recoveries within it")
     console.print(f"[dim]{bound_rule(proof.comparisons)}[/]")
+    if proof.failovers is not None:
+        console.print(failover_words(proof.failovers))
     if proof.verdict is None:
         console.print("results [yellow]not checked[/]: the pipeline has no expected computation")
     elif proof.verdict.ok:
@@ -219,9 +224,20 @@ def show_proof(console: Console, proof: Proof) -> None:
         console.print(f"[red]processes left behind: {proof.stop.left}[/]")
 
 
+def failover_words(found: Failovers) -> str:
+    """What the loss of leaders did to their streams, in a line."""
+    told = found.to_json()
+    later, after = told["later_than_usual"], told["next_slice"]
+    return (
+        f"failovers: {found.in_time} of {told['n']} without a late slice; later than usual "
+        f"{seconds(later['median'])} (95%: {seconds(later['p95'])}), next slice after "
+        f"{seconds(after['median'])} (95%: {seconds(after['p95'])})"
+    )
+
+
 def recovery_table(proof: Proof) -> Table:
     """One line per operator."""
-    table = _table("operator", "predicted", "95%", "measured", "95%", "n", "error", "kept", "bound")
+    table = _table("operator", "predicted", "p95", "measured", "p95", "n", "error", "kept", "bound")
     for item in (*proof.comparisons, proof.results):
         n = len(item.recoveries)
         for operator in item.promise.operators:
@@ -284,7 +300,7 @@ def plot_lines(comparisons: Sequence[Comparison], width: int = _WIDTH) -> list[s
         put(item.median, "[bold]◆[/]")
         lines.append(f"{item.promise.segment:{name}}  {''.join(cells)}")
     lines.append(
-        f"{'':{name}}  [dim][cyan]●[/] recovery  ◆ median  [yellow]│[/] predicted median and 95%  "
+        f"{'':{name}}  [dim][cyan]●[/] recovery  ◆ median  [yellow]│[/] predicted median and p95  "
         "[red]┃[/] bound[/]"
     )
     return lines

@@ -109,7 +109,7 @@ def _checkpoints(plan: FastRecoverPlan, unit: str) -> Table:
 
 def _segments(plan: JointPlan, unit: str) -> Table:
     table = Table("segment", "operators", f"batch every ({unit})", f"snapshot every ({unit})")
-    table.add_column(f"recovery, median / 95% ({unit})")
+    table.add_column(f"recovery, median / p95 ({unit})")
     for segment in plan.segments[:MAX_ROWS]:
         recovery = plan.recovery_latency[segment.name]
         table.add_row(
@@ -184,7 +184,7 @@ def _deaths(plan: JointPlan, back: Latency, unit: str) -> Iterator[str]:
     if len(plan.nodes) <= 1:
         yield (
             f"if everything is lost at once, results are complete again after "
-            f"{back.median:.3g} {unit}, 95% {back.p95:.3g} {unit}"
+            f"{back.median:.3g} {unit}, p95 {back.p95:.3g} {unit}"
         )
         return
     for number, node in enumerate(plan.nodes, start=1):
@@ -193,8 +193,8 @@ def _deaths(plan: JointPlan, back: Latency, unit: str) -> Iterator[str]:
             continue
         yield (
             f"node {number} ({_shorten(node.segments)}): its death costs {node.slowest} "
-            f"{node.recovery.median:.3g} {unit}, 95% {node.recovery.p95:.3g} {unit}; all results "
-            f"are back after {node.results.median:.3g} {unit}, 95% {node.results.p95:.3g} {unit}"
+            f"{node.recovery.median:.3g} {unit}, p95 {node.recovery.p95:.3g} {unit}; all results "
+            f"are back after {node.results.median:.3g} {unit}, p95 {node.results.p95:.3g} {unit}"
         )
 
 

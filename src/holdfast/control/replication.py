@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Never, Protocol
 
 from holdfast.control.events import UnitReport
-from holdfast.control.facts import ReplicaFact, UnitPromoted
+from holdfast.control.facts import DownReason, ReplicaFact, UnitPromoted
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.pool import Elsewhere
 from holdfast.control.state.node_state import NodeRecord
@@ -90,6 +90,16 @@ class Replication:
         if behind <= self._policy.follower_batches:
             return None
         return f"{behind} batches behind its leader"
+
+    def away_s(self, record: UnitRecord, reason: DownReason) -> float:
+        """How long a replica that was lost is to stay away; 0: nobody goes on in its place.
+
+        Should the other one be lost meanwhile, that one is started at once.
+        """
+        if reason == "left behind":
+            return 0.0
+        running = any(one.phase == "running" for one in self._units.partners(record.unit))
+        return self._policy.rejoin_s if running else 0.0
 
     def elsewhere(self, record: UnitRecord) -> Elsewhere | None:
         """Where a replica must not be put; None: anywhere will do."""

@@ -280,6 +280,7 @@ class UnitLife:
                 budget, before = self._policy.retries, record.errors
         failures = (*before, moment.now)
         generation = record.generation
+        away_s = max(budget.delay(failures, moment.now), self._replicas.away_s(record, reason))
         self._out.record(
             UnitDown(
                 at=moment.now,
@@ -288,7 +289,7 @@ class UnitLife:
                 generation=generation,
                 node=node,
                 reason=reason,
-                retry_at=moment.now + budget.delay(failures, moment.now),
+                retry_at=moment.now + away_s,
                 operator=operator,
                 error=error,
             )

@@ -20,8 +20,9 @@ import numpy as np
 
 from holdfast.clock import Clock
 from holdfast.control.status import RunView
+from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.faults.schedule import Fault, Schedule
+from holdfast.faults.schedule import ROLE_MARK, Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
 from holdfast.rundir.application import app_folder
 from holdfast.rundir.paths import sabotage_path
@@ -168,9 +169,26 @@ class Injector:
     def _node(self, fault: Fault) -> str:
         """The node meant, or one of those that run units."""
         if fault.target:
-            return fault.target
+            return self._named(fault.target)
         names = sorted(node.node for node in self._run.status().nodes if node.units)
         return str(names[int(self._rng.integers(len(names)))]) if names else ""
+
+    def _named(self, target: str) -> str:
+        """A node by its name or by the replica that it runs; empty: nobody has that part now."""
+        role, mark, name = target.partition(ROLE_MARK)
+        if not mark:
+            return target
+        operator, _, shard = name.partition("#")
+        segments = read_spec(self._run.run_dir).deployment.segments
+        for unit in self._run.status().units:
+            found = UnitId.parse(unit.unit)
+            if (
+                any(found.segment == one.name and operator in one.operators for one in segments)
+                and shard in ("", str(found.shard))
+                and unit.leads == (role == "leader")
+            ):
+                return unit.node or ""
+        return ""
 
     def _suspend(self, fault: Fault, now: float) -> str:
         node = self._node(fault)
@@ -198,14 +216,16 @@ class Injector:
 
     def _kill_several(self, fault: Fault) -> str:
         """Those named, or two of those that run units, all of them if there are no more."""
-        names = fault.target.split(",") if fault.target else []
+        names = [self._named(name) for name in fault.target.split(",") if fault.target]
+        if not all(names):
+            return ""
         if not names:
             there = sorted(node.node for node in self._run.status().nodes if node.units)
             chosen = self._rng.permutation(len(there))[:TOGETHER]
             names = [there[int(index)] for index in sorted(chosen)]
-        for name in names:
+        for name in dict.fromkeys(names):
             self._run.kill_node(name)
-        return ", ".join(names)
+        return ", ".join(dict.fromkeys(names))
 
     def _fill_disk(self, fault: Fault, now: float) -> str:
         """Let nothing of a node grow a file: what it meets is what a full disk would give it."""

@@ -6,6 +6,7 @@ faults:
   - {at: 9s, fault: suspend, target: n1, for: 6s}  # SIGSTOP, then SIGCONT
   - {at: 12s, fault: domain, target: d0}
   - {at: 13s, fault: correlated, target: "n0,n2"}  # several nodes at once
+  - {at: 14s, fault: kill, target: "leader:count"}  # the node of a replica; or follower:count#1
   - {at: 15s, fault: coordinator}                  # the one that leads is killed
   - {at: 16s, fault: coordinator-hang, for: 6s}    # or stopped, and woken later
   - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
@@ -57,6 +58,11 @@ application; several nodes at once must be asked for, as seeds drew before there
 
 PATH_FAULTS: tuple[FaultKind, ...] = ("mem", "slp", "thr", "err")
 """What goes wrong in the functions of a path."""
+ROLES = ("leader", "follower")
+ROLE_MARK = ":"
+"""Between the part of a replica and its operator, where a target is a node."""
+_OF_NODES = {"kill", "suspend", "disk", "correlated"}
+"""Faults whose targets are nodes."""
 _LASTING = {"suspend", "coordinator-hang", "disk", "tear", *PATH_FAULTS}
 _FIELDS = {"at", "fault", "target", "for", "text"}
 
@@ -69,8 +75,8 @@ class Fault:
     """Seconds after the run has come up."""
     kind: FaultKind
     target: str = ""
-    """A node, several of them by comma, a failure domain, an operator or a source; empty: chosen by
-    the schedule's seed."""
+    """A node by its name or a replica (`leader:count`), several of them by comma, a failure domain,
+    an operator or a source; empty: chosen by the schedule's seed."""
     duration_s: float = 0.0
     """How long a suspension, a full disk or a torn file lasts."""
     text: str = ""
@@ -194,6 +200,8 @@ def _fault(item: Any, where: str) -> Fault:
         raise BadInputError(
             f"a {fault.kind} with for: {fault.duration_s:g}", where=where, hint=hint
         )
+    if fault.kind in _OF_NODES:
+        _check_roles(fault.target, where)
     if fault.kind == "poison" and not (fault.target and fault.text):
         raise BadInputError(
             "a poison record needs a target and a text",
@@ -201,3 +209,14 @@ def _fault(item: Any, where: str) -> Fault:
             hint="name a source that reads files, and the line to put there",
         )
     return fault
+
+
+def _check_roles(target: str, where: str) -> None:
+    for name in target.split(","):
+        role, mark, operator = name.partition(ROLE_MARK)
+        if mark and (role not in ROLES or not operator):
+            raise BadInputError(
+                f"target {name!r} names no replica",
+                where=where,
+                hint="write leader:OPERATOR or follower:OPERATOR",
+            )

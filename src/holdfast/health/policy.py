@@ -63,6 +63,9 @@ class Policy:
     """Settings of the rules that judge paths, by rule and field; the others have their defaults."""
     follower_batches: int = 48
     """A follower further behind its leader is started again from a clone."""
+    rejoin_s: float = 2.0
+    """How long a lost replica stays away while another one goes on: its start takes the processor,
+    which the survivor needs for what is due now."""
 
     def __post_init__(self) -> None:
         if self.workers < 1 or self.max_units_per_node < 1:

@@ -141,6 +141,8 @@ class Failure:
     restored_at: float | None = None
     """By the coordinator's record of the recovery."""
     caught_up_at: float | None = None
+    hot: bool = False
+    """Another replica was left to go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +166,10 @@ class Recovered:
     late_slices: int = 0
     phases: Mapping[str, float] | None = None
     """What `seconds` was spent on, by `PHASES`."""
+    hot: bool = False
+    """A follower went on; `seconds`: by how much a slice was later than usual."""
+    next_slice: float | None = None
+    """Then, until its next slice, which may not have been due before."""
 
     @property
     def segment(self) -> str:
@@ -181,6 +187,8 @@ class Recovered:
             "caught_up": self.caught_up,
             "late_slices": self.late_slices,
             "phases": None if self.phases is None else dict(self.phases),
+            "hot": self.hot,
+            "next_slice": self.next_slice,
         }
 
 

@@ -67,7 +67,7 @@ def _strip(axes: Any, y: int, item: Comparison, rng: np.random.Generator, *, fir
     if promise.p95 is not None and promise.median is not None:
         axes.plot(
             [promise.median, promise.p95], [y, y], color=PROMISED, linewidth=7, alpha=0.22,
-            solid_capstyle="butt", label=named("predicted median to 95%"),
+            solid_capstyle="butt", label=named("predicted median to p95"),
         )  # fmt: skip
         axes.plot([promise.median] * 2, [y - 0.3, y + 0.3], color=PROMISED, linewidth=2)
         axes.plot([promise.p95] * 2, [y - 0.3, y + 0.3], color=PROMISED, linewidth=2)

@@ -209,7 +209,7 @@ def _compared(proof: Proof) -> str:
             ]
             for operator in item.promise.operators
         ]
-    columns = ["operator", "median", "95%", "median", "95%", "n", "error", "kept"]
+    columns = ["operator", "median", "p95", "median", "p95", "n", "error", "kept"]
     return (
         f"{_table(columns, rows, head=head)}"
         '<p class="muted">A recovery ends when nothing is missing any more that would be there '

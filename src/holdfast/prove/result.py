@@ -10,6 +10,7 @@ from typing import Any
 from holdfast.control.status import RunView
 from holdfast.plan import Plan
 from holdfast.prove.aim import Aim
+from holdfast.prove.failover import Failovers
 from holdfast.prove.judge import Comparison, Normal, Recovered, bound_kept, complete_again
 from holdfast.runtime.launch.run import StopReport
 from holdfast.verify.check import Verdict
@@ -95,6 +96,11 @@ class Proof:
         return complete_again(self.plan, self.comparisons)
 
     @property
+    def failovers(self) -> Failovers | None:
+        """What became of units with a hot follower; None: none was hit."""
+        return Failovers.of(self.recoveries)
+
+    @property
     def exact(self) -> bool:
         return self.verdict is not None and self.verdict.ok
 
@@ -120,6 +126,7 @@ class Proof:
             "note": self.note,
             "gave_way": self.gave_way,
             "segments": [item.to_json() for item in self.comparisons],
+            "failovers": None if self.failovers is None else self.failovers.to_json(),
             "results": self.results.to_json(),
             "normal_lag": {
                 unit: {"median": item.median, "p95": item.p95, "slices": item.slices}

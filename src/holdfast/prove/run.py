@@ -18,9 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.control.shell.wire import ConnectionLostError
-from holdfast.control.status import RunView
-from holdfast.deployment import Deployment
-from holdfast.errors import BadInputError
+from holdfast.control.status import RunView, UnitView
+from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
@@ -28,6 +27,7 @@ from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.plan import Plan
 from holdfast.prove.aim import Aim, aims
+from holdfast.prove.failover import measure_failover
 from holdfast.prove.judge import (
     Failure,
     Normal,
@@ -72,6 +72,8 @@ class Proving:
     together: tuple[tuple[str, ...], ...] = ()
     """Units, by name, that share a node."""
     spares: int = 1
+    domains: int = 2
+    """Failure domains that nodes are dealt to."""
     seed: int = 0
     max_recovery: float | None = None
     heal_s: float = 120.0
@@ -124,13 +126,6 @@ class _Record:
 
 def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> Proof:
     """Run, break, measure and judge."""
-    hot = [segment.name for segment in proving.deployment.segments if segment.followers]
-    if hot:
-        raise BadInputError(
-            f"it keeps hot followers of {', '.join(hot)}, and failovers are not measured here",
-            where="the plan",
-            hint="plan with --max-replicas 0; benchmarks/failover.py measures failovers",
-        )
     watched = audience or Audience()
     promised = promises(proving.deployment, proving.plan, proving.max_recovery)
     spec = RunSpec(
@@ -146,7 +141,8 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
         options={"keep_input": True},
     )
     prepare(watched.say)
-    run = LocalRun(run_dir, spec, LaunchSettings(nodes=proving.nodes, spares=proving.spares))
+    launch = LaunchSettings(nodes=proving.nodes, spares=proving.spares, domains=proving.domains)
+    run = LocalRun(run_dir, spec, launch)
     record = _Record()
     try:
         _Prover(proving, run, record, watched).run()
@@ -296,15 +292,16 @@ class _Prover:
         view = self._run.status()
         with contextlib.suppress(ValueError):
             time.sleep(last + aim.phase * pace.interval_s - time.time())
-        node = next(unit.node for unit in view.units if unit.unit == aim.unit)
+        leading = _publishing(view)
+        node = leading[aim.unit].node
         if node is None:
             raise DeadlineError(f"{aim.unit} has lost its node by itself")
-        generations = {unit.unit: unit.generation for unit in view.units if unit.node == node}
+        lost = {name: unit for name, unit in leading.items() if unit.node == node}
         self._watch.poll()
         self._learn(time.time())
         killed_at = time.time()
         self._run.kill_node(node)
-        hit = tuple(unit for unit in self._watch.slices if unit in generations)
+        hit = tuple(unit for unit in self._watch.slices if unit in lost)
         fault = Struck(
             number=number,
             aim=aim,
@@ -316,7 +313,13 @@ class _Prover:
         self._record.struck.append(fault)
         self._audience.struck(fault, view)
         failures = [
-            Failure(unit=unit, killed_at=killed_at, generation=generations[unit]) for unit in hit
+            Failure(
+                unit=unit,
+                killed_at=killed_at,
+                generation=lost[unit].generation,
+                hot=lost[unit].leads is not None,
+            )
+            for unit in hit
         ]
         return fault, failures
 
@@ -349,19 +352,18 @@ class _Prover:
         found = []
         for failure in failures:
             item = told.get(failure.unit)
-            known = Failure(
-                unit=failure.unit,
-                killed_at=failure.killed_at,
-                generation=failure.generation,
+            known = replace(
+                failure,
                 detected_at=item.detected_at if item else None,
                 restored_at=item.restored_at if item else None,
                 caught_up_at=item.caught_up_at if item else None,
             )
             unit, pace = failure.unit, self._paces[failure.unit]
             slices, number = self._watch.slices[unit], fault.number
-            own = measure(number, known, pace, self._record.normal[unit], slices)
+            judge = measure_failover if failure.hot else measure
+            own = judge(number, known, pace, self._record.normal[unit], slices)
             late = pace.whatever_the_inputs
-            complete = measure(number, known, late, self._in_time[unit], slices).seconds
+            complete = judge(number, known, late, self._in_time[unit], slices).seconds
             found.append(replace(own, complete=complete))
         return found
 
@@ -383,6 +385,16 @@ class _Prover:
             if self._run.launcher.finished.is_set()
             else f"no {what} within {deadline_s:.0f} s"
         )
+
+
+def _publishing(view: RunView) -> dict[str, UnitView]:
+    """By unit, the replica that publishes: the one that leads, or the only one."""
+    found: dict[str, UnitView] = {}
+    for unit in view.units:
+        name = UnitId.parse(unit.unit).name
+        if name not in found or unit.leads:
+            found[name] = unit
+    return found
 
 
 @contextlib.contextmanager

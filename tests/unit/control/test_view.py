@@ -4,6 +4,7 @@ import json
 
 import pytest
 from rich.console import Console
+from tests.unit.control.test_replication import hot
 from tests.unit.control.world import A, B, started
 
 from holdfast.cli.live import busy, failures, live_view, retries, tracebacks
@@ -39,6 +40,18 @@ def test_a_running_pipeline():
     assert "1.5 s" in text
     assert "2 MB" in text
     assert "spare" in text
+
+
+def test_replicas_say_who_leads():
+    """One publishes, the other follows; a unit alone has no part to tell."""
+    world = hot()
+    world.set(world.where(A), A, leads=True)
+    for node in ("n0", "n1"):
+        world.beat(node)
+    lines = {line.split()[0]: line for line in drawn(world).splitlines() if line.strip()}
+    assert "running, leads" in lines["a.0#0"]
+    assert "running, follows" in lines["a.0#0~1"]
+    assert "running," not in lines["b.0#0"]
 
 
 def test_trouble_of_the_launcher_is_shown_until_it_is_over():

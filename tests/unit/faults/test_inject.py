@@ -267,3 +267,25 @@ def test_a_run_in_which_nothing_scales_is_not_scaled(tmp_path):
     schedule = Schedule(faults=(Fault(at_s=0.0, kind="scale"),))
     with pytest.raises(BadInputError, match="max_shards"):
         Injector(FakeRun(tmp_path), schedule, ManualClock()).step()
+
+
+def test_a_node_is_found_by_the_replica_it_runs(tmp_path):
+    """The one that leads, its follower, both at once; nothing is hit while nobody has the part."""
+    segment = Segment(name="count", kind="inner", operators=("split", "count"), followers=(0,))
+    plan = Deployment(pipeline="p", epoch_s=1.0, segments=(segment,), fingerprints={})
+    write_spec(tmp_path, RunSpec(app="app.py", host="fake", deployment=plan, policy=Policy()))
+    run = FakeRun(tmp_path)
+    units = [
+        SimpleNamespace(unit="count.0#0", node="n0", leads=False),
+        SimpleNamespace(unit="count.0#0~1", node="n1", leads=True),
+    ]
+    run.status = lambda: SimpleNamespace(units=units)
+    targets = ["leader:split", "follower:count#0", "leader:count,follower:count", "leader:count#1"]
+    kinds = ["kill", "kill", "correlated", "kill"]
+    faults = [
+        Fault(at_s=n, kind=kind, target=target)
+        for n, (kind, target) in enumerate(zip(kinds, targets, strict=True))
+    ]
+    injector = play(run, faults, 4 + PATIENCE_S)
+    assert run.calls == [("kill", "n1"), ("kill", "n0"), ("kill", "n1"), ("kill", "n0")]
+    assert [item.done for item in injector.history] == ["n1", "n0", "n1, n0", ""]

@@ -1,7 +1,8 @@
 """Named places where a test may kill this process the way a power cut would.
 
-`HOLDFAST_CRASH_AT=POINT[:UNIT[@BATCH]]` kills the driver, its JVM and everything in its process
-group with SIGKILL when the unit reaches the point. Unset, it costs one dictionary lookup.
+`HOLDFAST_CRASH_AT=POINT[:UNIT[@BATCH[+]]]` kills the driver, its JVM and everything in its process
+group with SIGKILL when the unit reaches the point, with `+` in that batch or a later one. Unset, it
+costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Crash:
             return
         wanted, _, rest = self.spec.partition(":")
         name, _, batch = rest.partition("@")
-        if wanted != point or (name and name != unit) or (batch and int(batch) != number):
+        if wanted != point or (name and name != unit) or not _is_meant(batch, number):
             return
         for victim in self.victims:
             with contextlib.suppress(ProcessLookupError):
@@ -48,6 +49,12 @@ class Crash:
         if self.group:
             os.killpg(self.group, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_meant(batch: str, number: int) -> bool:
+    if batch.endswith("+"):
+        return number >= int(batch[:-1])
+    return not batch or int(batch) == number
 
 
 def crash_plan(jvm: int | None = None) -> Crash:

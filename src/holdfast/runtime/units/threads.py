@@ -70,12 +70,16 @@ class UnitContext:
         """What the unit reads."""
         return self.deployment.streams_read(self.segment)
 
-    def publish(self, item: Slice, *, adopt: bool = False) -> Slice:
+    def publish(
+        self, item: Slice, *, adopt: bool = False, keep: Callable[[], None] = lambda: None
+    ) -> Slice:
         """Make a batch visible, on all boundaries at once; gives what counts.
 
-        A follower leaves that to its leader for as long as its head start lasts.
+        A follower leaves that to its leader for as long as its head start lasts. `keep` puts the
+        files on disk that it has held back so far; not called where its leader's are as good.
         """
-        self.lead.give_way(item.number)
+        if not self.lead.give_way(item.number) or not self._is_there(item):
+            keep()
         stored = self.log.publish(item, adopt=adopt)
         self.crash.at("after-slice-record", self.name, item.number)
         mine = stored.writer == self.log.writer
@@ -83,6 +87,11 @@ class UnitContext:
         if not mine and self.lead.shared:
             self._drop(item, stored)
         return stored
+
+    def _is_there(self, item: Slice) -> bool:
+        """Whether a batch is published with these rows."""
+        stored = self.log.slice(self.name, item.number)
+        return stored is not None and stored.same_content(item)
 
     def _drop(self, item: Slice, stored: Slice) -> None:
         """Remove the files of a slice that another replica has published."""

@@ -173,17 +173,42 @@ def write_natively(
     unit: str,
     number: int,
     generation: int,
+    hold: bool = False,
 ) -> Written:
-    """Write one batch of rows that `keyed` has prepared, in Java."""
+    """Write one batch of rows that `keyed` has prepared, in Java.
+
+    With `hold` the files stay in memory, as far as there is room, until they are kept.
+    """
     folders = [log.data(unit, boundary.name).address("") for boundary in boundaries]
     job = json.dumps([f"{number:010d}-g{generation}", *folders])
-    answer = _jvm(frame.sparkSession).holdfast.SliceWriter.write(frame._jdf, job)  # noqa: SLF001
+    java = _jvm(frame.sparkSession).holdfast
+    if hold:
+        _forget(java, folders)  # what a batch has left that failed half way
+    write = java.SliceWriter.hold if hold else java.SliceWriter.write
+    answer = write(frame._jdf, job)  # noqa: SLF001
     files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
     # One line per task, in their order: so every reader sees rows in the same order.
     for message in json.loads(answer):
         for boundary, items in zip(boundaries, message["files"], strict=True):
             files[boundary.name] += map(slice_file, items)
-    return synced(files, log, unit)
+    if not hold:
+        return synced(files, log, unit)
+    paths = [log.data(unit, name).address(file.name) for name in files for file in files[name]]
+
+    def keep() -> None:
+        java.Held.write(json.dumps(paths))
+        synced(files, log, unit)
+
+    return Written(
+        files={name: tuple(items) for name, items in files.items()},
+        keep=keep,
+        forget=lambda: _forget(java, folders),
+    )
+
+
+def _forget(java: Any, folders: Sequence[str]) -> None:
+    for folder in folders:
+        java.Held.forget(folder)
 
 
 def _jvm(spark: SparkSession) -> Any:

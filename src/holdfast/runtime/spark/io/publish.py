@@ -33,11 +33,19 @@ _SPARK_BATCH = "streaming.sql.batchId"
 """Spark's local property with the id of the batch a job belongs to."""
 
 
+def _nothing() -> None:
+    """Files that are on disk are there to stay."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """The files of one batch, by boundary."""
 
     files: dict[str, tuple[SliceFile, ...]]
+    keep: Callable[[], None] = _nothing
+    """Puts on disk what is only in memory: to be called before a record names the files."""
+    forget: Callable[[], None] = _nothing
+    """Gives that memory back."""
 
     @property
     def rows(self) -> int:

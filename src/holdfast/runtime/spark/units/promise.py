@@ -23,6 +23,8 @@ from holdfast.deployment.slicefiles import SliceFile
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.log.slices import read_slice_file
 from holdfast.runtime.spark.frames.compile import OperatorError
+from holdfast.runtime.spark.io.publish import Written
+from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 
 
@@ -59,6 +61,18 @@ def promise_of(pipeline: Pipeline, segment: Segment, column: str | None) -> Prom
     if not keeping or column is None or reader is None:
         return None
     return Promise(operator=keeping[-1], column=column, reader=reader)
+
+
+def keep_promised(
+    promise: Promise | None, context: UnitContext, number: int, written: Written
+) -> None:
+    """See that the files of a batch are on disk, and that they keep what was promised before."""
+    written.keep()
+    before = context.log.slice(context.name, number - 1) if promise and number > 0 else None
+    if promise is not None and before is not None:
+        boundary = context.segment.outputs[0].name
+        folder = context.log.data(context.name, boundary)
+        promise.check(before.watermark_us, folder, written.files[boundary])
 
 
 def oldest_us(folder: Storage, files: Iterable[SliceFile], column: str) -> int | None:

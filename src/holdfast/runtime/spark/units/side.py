@@ -40,8 +40,11 @@ class Side(Protocol):
         """The last step of the query."""
         ...
 
-    def written(self, frame: DataFrame, number: int) -> Written:
-        """Run a batch that foreachBatch was given, up to files that are on disk."""
+    def written(self, frame: DataFrame, number: int, *, hold: bool) -> Written:
+        """Run a batch that foreachBatch was given, up to files that are on disk.
+
+        With `hold` they may be in memory instead, until they are kept.
+        """
         ...
 
     def ready_at(self) -> float:
@@ -94,7 +97,7 @@ class PythonSide:
             number=lambda: number_in_task(checkpoint, rows),
         )
 
-    def written(self, frame: DataFrame, number: int) -> Written:  # noqa: ARG002 - tasks know it
+    def written(self, frame: DataFrame, number: int, *, hold: bool) -> Written:  # noqa: ARG002 - tasks know the number, and write in processes of their own
         return collect_files(
             frame,
             self.context.segment.outputs,
@@ -123,7 +126,7 @@ class NativeSide:
     def writing(self, frame: DataFrame) -> DataFrame:
         return keyed(frame, self.context.segment.outputs)
 
-    def written(self, frame: DataFrame, number: int) -> Written:
+    def written(self, frame: DataFrame, number: int, *, hold: bool) -> Written:
         return write_natively(
             frame,
             self.context.segment.outputs,
@@ -131,6 +134,7 @@ class NativeSide:
             unit=self.context.name,
             number=number,
             generation=self.context.generation,
+            hold=hold,
         )
 
     def ready_at(self) -> float:

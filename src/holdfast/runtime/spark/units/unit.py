@@ -29,12 +29,7 @@ from holdfast.runtime.checkpoint.clone import (
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.redo import after_failure, skips_to_use
-from holdfast.runtime.log.slicelog import (
-    EndedError,
-    OtherSkipError,
-    SupersededError,
-    skip_version,
-)
+from holdfast.runtime.log.slicelog import EndedError, OtherSkipError, SupersededError, skip_version
 from holdfast.runtime.log.slices import files_on
 from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable
@@ -48,11 +43,12 @@ from holdfast.runtime.spark.frames.compile import (
     output_lag_us,
     read_frames,
 )
+from holdfast.runtime.spark.io.publish import Written
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.life import QueryLife, end_query
 from holdfast.runtime.spark.units.partners import clone_partner
-from holdfast.runtime.spark.units.promise import promise_of
+from holdfast.runtime.spark.units.promise import keep_promised, promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
 from holdfast.runtime.spark.units.share import inherit, share_of
 from holdfast.runtime.spark.units.side import choose_side
@@ -405,8 +401,14 @@ class SparkUnit:
 
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> Slice:
         """Run a batch and publish it; gives what counts."""
+        written = self._side.written(frame, number, hold=not self.context.lead.leads)
+        try:
+            return self._make_visible(written, number, spark_batch)
+        finally:
+            written.forget()
+
+    def _make_visible(self, written: Written, number: int, spark_batch: int) -> Slice:
         context, log = self.context, self.context.log
-        written = self._side.written(frame, number)
         # The mark is removed once a newer generation runs, the event stays.
         if self._stopping.is_set() or log.store.exists(self._stop_marker()):
             # Some tasks may have read nothing for it; the batch is run again, whole, elsewhere.
@@ -414,11 +416,6 @@ class SparkUnit:
         context.crash.at("after-data-files", context.name, number)
         before = self._position(number)
         record = self._decided(number, before)
-        boundary = context.segment.outputs[0].name
-        published = self._stored(number - 1) if number > 0 else None
-        if self._promise is not None and published is not None:
-            folder = log.data(context.name, boundary)
-            self._promise.check(published.watermark_us, folder, written.files[boundary])
         skip = self._skips.get(number)
         watermark = output_watermark(
             before.watermark_us,
@@ -441,8 +438,9 @@ class SparkUnit:
                 generation=context.generation,
                 spark_batch=spark_batch,
             ),
-            # Of chance the rows that are stored count; state must be that of the same input.
-            adopt=self._chance and not context.segment.stateful,
+            # Of chance the rows that are stored count; it comes after the state, which agrees.
+            adopt=self._chance,
+            keep=lambda: keep_promised(self._promise, context, number, written),
         )
 
     def _position(self, number: int) -> Position:

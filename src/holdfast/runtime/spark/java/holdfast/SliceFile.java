@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.File;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.nio.channels.Channels;
 import java.util.Arrays;
 import java.util.UUID;
@@ -34,7 +35,7 @@ class SliceFile {
 
     /** Write it, wait until it is on disk, describe it. */
     String write(File folder, String prefix) throws IOException {
-        String name = prefix + UUID.randomUUID().toString().substring(0, 8) + ".arrow";
+        String name = name(prefix);
         folder.mkdirs();
         FileOutputStream file = new FileOutputStream(new File(folder, name));
         try {
@@ -46,7 +47,21 @@ class SliceFile {
         return this.told.append("]}").toString();
     }
 
-    private void write(FileOutputStream file, String name) throws IOException {
+    /** Keep it in memory, or write it if that would be too much, and describe it. */
+    String hold(File folder, String prefix) throws IOException {
+        File path = new File(folder, name(prefix));
+        ByteArrayOutputStream file = new ByteArrayOutputStream(1 << 13);
+        write(file, path.getName());
+        byte[] content = file.toByteArray();
+        if (!Held.put(path.getPath(), content)) Held.write(path, content);
+        return this.told.append("]}").toString();
+    }
+
+    private static String name(String prefix) {
+        return prefix + UUID.randomUUID().toString().substring(0, 8) + ".arrow";
+    }
+
+    private void write(OutputStream file, String name) throws IOException {
         StructType kept = new StructType(
             (StructField[]) Arrays.copyOf(this.schema.fields(), this.store.columns()));
         Schema arrow = ArrowUtils.toArrowSchema(kept, "UTC", true, false, false);
@@ -100,7 +115,7 @@ class SliceFile {
             return crc.getValue();
         }
 
-        void drain(FileOutputStream file) throws IOException {
+        void drain(OutputStream file) throws IOException {
             file.write(this.buf, 0, this.count);
             reset();
         }

@@ -35,12 +35,22 @@ public class SliceWriter {
      * order in which their rows came.
      */
     public static String write(Dataset frame, String job) throws IOException {
+        return run(frame, job, false);
+    }
+
+    /** The same with files that stay in memory until `Held` writes or forgets them. */
+    public static String hold(Dataset frame, String job) throws IOException {
+        return run(frame, job, true);
+    }
+
+    private static String run(Dataset frame, String job, boolean held) throws IOException {
         List words = (List) new ObjectMapper().readValue(job, List.class);
         String stem = (String) words.get(0);
         List folders = new ArrayList(words.subList(1, words.size()));
+        Task task = new Task(frame.schema(), folders, stem, held);
         RDD rows = rows(frame);
         Object told = rows.sparkContext().runJob(
-            rows, new Task(frame.schema(), folders, stem), ClassTag$.MODULE$.apply(String.class));
+            rows, task, ClassTag$.MODULE$.apply(String.class));
         return Arrays.asList((Object[]) told).toString();
     }
 
@@ -56,11 +66,13 @@ public class SliceWriter {
         private final StructType schema;
         private final List folders;
         private final String stem;
+        private final boolean held;
 
-        Task(StructType schema, List folders, String stem) {
+        Task(StructType schema, List folders, String stem, boolean held) {
             this.schema = schema;
             this.folders = folders;
             this.stem = stem;
+            this.held = held;
         }
 
         public Object apply(Object context, Object rows) {
@@ -100,7 +112,8 @@ public class SliceWriter {
             for (int i = 0; i < told.length; i++) {
                 File folder = new File((String) this.folders.get(i));
                 String name = this.stem + "-p" + task + "-";
-                String file = new SliceFile(this.schema, store, i).write(folder, name);
+                SliceFile made = new SliceFile(this.schema, store, i);
+                String file = this.held ? made.hold(folder, name) : made.write(folder, name);
                 if (told[i].length() > 0) told[i].append(',');
                 told[i].append(file);
             }
