@@ -81,7 +81,8 @@ def priced(find: Callable[[list[int]], list[int]]) -> Callable[[DataFrame], Data
 
     def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            prices = find([int(row["article"]) for row in batch.to_pylist()]) if batch.num_rows else []
+            articles = [int(row["article"]) for row in batch.to_pylist()]
+            prices = find(articles) if articles else []
             yield batch.append_column("price", pa.array(prices, pa.int64()))
 
     return lambda frame: frame.mapInArrow(each, f"{ORDER}, price bigint")

@@ -97,10 +97,10 @@ class Running:
 
     def take(self, path):
         """Take a path, and wait until its unit has published."""
-        change = take(self.log, self.split, path, reason="test")
-        unit = change.children[0].unit
+        taken = take(self.log, self.split, path, reason="test")
+        (unit,) = taken.units
         self.until(lambda found: unit in found and found[unit].batch >= 0)
-        return change
+        return taken
 
 
 def test_paths_are_left_and_taken_again(spark, tmp_path):
@@ -109,10 +109,10 @@ def test_paths_are_left_and_taken_again(spark, tmp_path):
     try:
         run.until(lambda found: "out.0#0" in found and found["out.0#0"].epoch >= 4)
         assert carried(run.log, run.split).path == "model"
-        assert run.take("rules").number == 1
+        assert run.take("rules").change == 1
         run.deliver(5)
         assert take(run.log, run.split, "rules", reason="again") is None
-        assert run.take("model").number == 2
+        assert run.take("model").change == 2
         run.deliver(5)
         now = carried(run.log, run.split)
         assert (now.path, now.change, now.reason) == ("model", 2, "test")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -48,18 +49,16 @@ def paths(
     from holdfast.rundir.spec import read_spec
 
     directory = find_run(None, run_dir)
-    if what is not None and path is None:
-        what, path = "prefer", what
-    policy = read_spec(directory).policy
+    spec = read_spec(directory)
+    asked = _asked(what, path, {item.name: item.paths for item in spec.deployment.segments})
     try:
         with ControlClient(directory) as client:
-            if what is not None:
-                split, _, name = (path or "").partition(":")
-                client.ask_path(_verb(what), split, name)
+            if asked is not None:
+                client.ask_path(*asked)
             found = client.status().splits
     except ConnectionLostError as error:
         raise BadInputError(str(error), where=str(directory), hint="does it run?") from None
-    shown = _settings(policy) if settings or as_json else {}
+    shown = _settings(spec.policy) if settings or as_json else {}
     if as_json:
         splits = [asdict(item) for item in found]
         print(json.dumps({"splits": splits, "settings": shown}))  # noqa: T201
@@ -98,16 +97,27 @@ def breakers_table(split: SplitView) -> Table:
     return table
 
 
-def _verb(what: str) -> Literal["open", "close", "prefer"]:
+def _asked(
+    what: str | None, path: str | None, known: Mapping[str, tuple[str, ...]]
+) -> tuple[Literal["open", "close", "prefer"], str, str] | None:
+    """What to ask for; None: nothing. Raises BadInputError for what there is not."""
     from holdfast.errors import BadInputError
 
-    match what:
-        case "open" | "close" | "prefer":
-            return what
-        case _:
-            raise BadInputError(
-                f"cannot {what} a path", where="paths", hint="open, close or prefer SPLIT:PATH"
-            )
+    if what is None:
+        return None
+    place = what if path is None else path
+    verb: Literal["open", "close", "prefer"] = "prefer"
+    match what if path is not None else "prefer":
+        case "open" | "close" | "prefer" as asked:
+            verb = asked
+        case other:
+            raise BadInputError(f"cannot {other} a path", hint="open, close or prefer SPLIT:PATH")
+    split, _, name = place.partition(":")
+    by_order = verb == "prefer" and path is not None and not name
+    if name not in known.get(split, ()) and not (by_order and known.get(split)):
+        names = ", ".join(f"{one}:{path}" for one, paths in known.items() for path in paths)
+        raise BadInputError(f"no path {place!r}", hint=f"there are: {names or 'none'}")
+    return verb, split, name
 
 
 def _settings(policy: Policy) -> dict[str, float | None]:

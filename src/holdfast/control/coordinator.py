@@ -166,7 +166,7 @@ class Coordinator:
                 self._handover.begin(moment, event)
             case e.LaunchOpened():
                 self._run.open_launch(moment, event)
-                self.paths.open(moment)
+                self.paths.begin(moment)
             case e.PathCarried():
                 self.paths.carried(moment, event)
             case e.PathAsked():

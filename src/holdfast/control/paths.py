@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from holdfast.control import commands as c
+from holdfast.control.commands import StartProbe, StopProbe, TakePath
 from holdfast.control.events import (
     Gauges,
     HandoverRequested,
@@ -107,7 +107,7 @@ class PathLife:
         heirs: Heirs,
         nexus: Nexus,
         policy: Policy,
-        out: Outlet[PathFact, c.TakePath | c.StartProbe | c.StopProbe],
+        out: Outlet[PathFact, TakePath | StartProbe | StopProbe],
     ) -> None:
         self._wanted = splits
         self._state = state
@@ -125,7 +125,7 @@ class PathLife:
         self._left: dict[tuple[str, int], float] = {}
         """When generations of units were left that have not ended yet."""
 
-    def open(self, moment: Moment) -> None:
+    def begin(self, moment: Moment) -> None:
         """A coordinator begins to lead."""
         for split, paths in self._wanted.items():
             before = self._state.splits.get(split)
@@ -342,7 +342,7 @@ class PathLife:
         split = self._splits[name]
         split.looked_at = moment.now
         self._out.send(
-            c.TakePath(cause=moment.cause, split=name, path=split.breakers.active or "", reason=why)
+            TakePath(cause=moment.cause, split=name, path=split.breakers.active or "", reason=why)
         )
 
     def _leave(self, moment: Moment, name: str, *, keep: tuple[UnitId, ...]) -> None:
@@ -378,7 +378,7 @@ class PathLife:
             node = next(iter(self._probes.values())).node
         self._probes[name, asked.path] = _Probe(node=node, number=asked.probe)
         self._out.send(
-            c.StartProbe(
+            StartProbe(
                 cause=moment.cause,
                 node=node,
                 split=name,
@@ -413,7 +413,7 @@ class PathLife:
         self, moment: Moment, node: str, split: str, path: str, number: int
     ) -> None:
         self._out.send(
-            c.StopProbe(cause=moment.cause, node=node, split=split, path=path, probe=number)
+            StopProbe(cause=moment.cause, node=node, split=split, path=path, probe=number)
         )
 
 

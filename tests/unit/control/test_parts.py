@@ -24,6 +24,7 @@ KINDS = {
     "replication": f.ReplicaFact,
     "recovery": f.RecoveryFact,
     "handover": f.HandoverFact,
+    "paths": f.PathFact,
 }
 COMMANDS = {
     "run": {"Finish"},
@@ -33,6 +34,7 @@ COMMANDS = {
     "replication": set(),
     "recovery": set(),
     "handover": set(),
+    "paths": {"StartProbe", "StopProbe", "TakePath"},
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
 MODULES = {
@@ -43,6 +45,7 @@ MODULES = {
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
+    "paths": {"state.path_state", "state.unit_state", "pool"},
 }
 # Of modules that hold more than one machine's.
 NAMES = {
@@ -57,6 +60,8 @@ NAMES = {
     ("replication", "state.unit_state"): {"UnitRecord"},
     ("replication", "state.node_state"): {"NodeRecord"},
     ("replication", "pool"): {"Elsewhere"},
+    ("paths", "pool"): {"Candidate"},
+    ("paths", "state.unit_state"): {"UnitRecord", "UnitState"},
     ("placement", "units"): {"start_command"},
     ("placement", "state.unit_state"): {"UnitRecord"},
 }
@@ -65,6 +70,7 @@ PARTS = (
     "state/node_state.py",
     "state/unit_state.py",
     "state/recovery_state.py",
+    "state/path_state.py",
 )
 
 
