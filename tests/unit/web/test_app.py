@@ -200,7 +200,9 @@ def test_everything_is_described(ask):
         assert route["description"]
         assert route["security"] == [{"HTTPBearer": []}]
         assert {"401", "503"} <= set(route["responses"])
-    assert {"RunView", "UnitView", "NodeView", "SplitView", "PathView"} <= set(document["components"]["schemas"])
+    assert {"RunView", "UnitView", "NodeView", "SplitView", "PathView"} <= set(
+        document["components"]["schemas"]
+    )
 
 
 def test_a_port_in_use_is_said(tmp_path):
