@@ -47,6 +47,8 @@ def _print(found: dict[str, Any]) -> None:
     console = Console()
     console.print(_streams(found["streams"]))
     console.print(_units(found["units"]))
+    if found["restarts"]:
+        console.print(_restarts(found["restarts"]))
     for item in found.get("tables", ()):
         for what, title in (("input", "input slices"), ("output", "output slices")):
             if item[what]:
@@ -90,6 +92,16 @@ def _units(units: list[dict[str, Any]]) -> Table:
             "" if turn is None else f"change {turn['change']} at {_said(turn['end'])}",
             "" if seal is None else f"{seal['how']} {seal['change']} at {_said(seal['end'])}",
         )
+    return table
+
+
+def _restarts(restarts: list[dict[str, Any]]) -> Table:
+    table = _table("begun anew", "restart", "stream", "since", "carried out")
+    for item in restarts:
+        for index, (stream, start) in enumerate(item["streams"].items()):
+            done = "yes" if item["carried_out"] else "when the run next starts"
+            number = "" if index else str(item["number"])
+            table.add_row(number, stream, _epoch(start), "" if index else done)
     return table
 
 

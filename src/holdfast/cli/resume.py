@@ -6,7 +6,7 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,14 @@ from holdfast.errors import BadInputError
 from holdfast.rundir.paths import is_run
 from holdfast.rundir.spec import RunSpec, read_spec
 from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
-from holdfast.runtime.log.anew import Start, begin_anew, first_epoch, with_changes
+from holdfast.runtime.log.anew import (
+    Start,
+    begin_anew,
+    finish_restart,
+    first_epoch,
+    with_changes,
+)
+from holdfast.runtime.log.crash import crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import (
     find_gap,
@@ -86,6 +93,7 @@ def check_resume(
             hint="keep it, or choose another --run-dir",
         )
     log = SliceLog(run_dir)
+    finish_restart(log, _forgets(log, spec.deployment))
     spec = replace(spec, deployment=with_changes(log, spec.deployment))
     after = spec.deployment
     chosen = _chosen(before, after, reset, starts)
@@ -179,21 +187,30 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
 def reset_operators(run_dir: Path, resume: Resume) -> RunSpec:
     """Let segments begin anew; gives what is to run then.
 
-    The state and slices they had are removed once nobody needs them. Schemas may have changed with
-    the code, and static tables are read again.
+    The state and slices they had are removed once nobody needs them.
+    """
+    log, deployment = SliceLog(run_dir), resume.spec.deployment
+    prepare = _forgets(log, deployment)
+    made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash_plan())
+    return replace(resume.spec, deployment=made)
+
+
+def _forgets(log: SliceLog, deployment: Deployment) -> Callable[[Sequence[str]], None]:
+    """Removes what segments that begin anew must not go on with.
+
+    Schemas may have changed with the code, and static tables are read again.
     """
     from holdfast.rundir.layout import SCHEMAS
     from holdfast.storage.identity import new_id
 
-    log, deployment = SliceLog(run_dir), resume.spec.deployment
-    made = begin_anew(log, deployment, resume.fresh)
-    for segment in deployment.segments:
-        if segment.name in resume.fresh:
-            for name in segment.operators:
+    def forget(streams: Sequence[str]) -> None:
+        for segment in deployment.segments:
+            for name in segment.operators if segment.name in streams else ():
                 folder = log.layout.tables(name)
                 log.store.remove_folder(folder, aside=log.layout.removed(new_id()))
-    log.store.delete(SCHEMAS)
-    return replace(resume.spec, deployment=made)
+        log.store.delete(SCHEMAS)
+
+    return forget
 
 
 def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:

@@ -76,6 +76,8 @@ def record_folder(folder: str) -> str:
     owner, _, kind = folder.rpartition("/")
     if kind in ("changes", "closings"):
         return f"{stream_folder(owner)}/{kind}"
+    if owner == "run":
+        return kind
     return folder if owner == "coordinator" else f"{unit_folder(owner)}/{kind}"
 
 

@@ -18,6 +18,7 @@ from holdfast.streams.records import (
     Range,
     Record,
     Repair,
+    Restart,
     Seal,
     Skip,
     Slice,
@@ -30,7 +31,20 @@ MAGIC = b"holdfast-record 2"
 
 KINDS: dict[str, Callable[..., Record]] = {
     kind.kind: kind
-    for kind in (Change, Range, Turn, Slice, Repair, Seal, Closing, Skip, Claim, Term, Floor)
+    for kind in (
+        Change,
+        Restart,
+        Range,
+        Turn,
+        Slice,
+        Repair,
+        Seal,
+        Closing,
+        Skip,
+        Claim,
+        Term,
+        Floor,
+    )
 }
 
 
@@ -65,6 +79,8 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
+    if kind == Restart.kind:
+        data["changes"] = tuple(_build(Change.kind, item) for item in data["changes"])
     if isinstance(data.get("rows"), dict):
         data["rows"] = {key: _tuples(values) for key, values in data["rows"].items()}
     if isinstance(data.get("files"), dict):

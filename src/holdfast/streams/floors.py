@@ -24,7 +24,7 @@ from holdfast.streams.records import (
     skip_place,
     stream_of,
 )
-from holdfast.streams.repair import Repairs
+from holdfast.streams.restart import Restarts
 from holdfast.streams.steps import (
     Delete,
     Get,
@@ -59,7 +59,7 @@ class Wiring(Protocol):
         ...
 
 
-class Floors(Repairs):
+class Floors(Restarts):
     """Pins and trimming."""
 
     def __init__(
@@ -155,7 +155,8 @@ class Floors(Repairs):
         if seal is not None:
             return None
         born = yield from self.birth(unit)
-        # While that is not known, its parents pin what it will need.
+        # While that is not known, its parents pin what it will need. One without parents is born
+        # before anybody trims again.
         return born.epoch if isinstance(born, Birth) else None
 
     def keep_epoch(self, unit: str) -> Steps[int | None]:

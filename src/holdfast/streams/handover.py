@@ -20,12 +20,23 @@ from holdfast.streams.records import (
     Child,
     Closing,
     Range,
+    Restart,
     Seal,
     Turn,
     change_of,
     stream_of,
 )
-from holdfast.streams.steps import Delete, Get, Newest, Put, Steps, changes, ranges, slices
+from holdfast.streams.steps import (
+    RESTARTS,
+    Delete,
+    Get,
+    Newest,
+    Put,
+    Steps,
+    changes,
+    ranges,
+    slices,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +62,11 @@ Void: TypeAlias = Literal["void"]
 class Handover(Reading):
     """Turns, cuts, seals and births."""
 
+    def __init__(self, writer: str = "") -> None:
+        super().__init__(writer)
+        self._restarts: dict[int, Restart] = {}
+        self._carried_out: set[int] = set()
+
     # Who
 
     def child(self, unit: str) -> Steps[Child]:
@@ -73,6 +89,8 @@ class Handover(Reading):
         """Where a unit begins, as far as the records say."""
         stream = stream_of(unit)
         change = yield from self.change(stream, change_of(unit))
+        if change.restart is not None and not (yield from self.is_carried_out(change.restart)):
+            return "not yet"
         if change.how == "cut" and change.number > 0:
             return (yield from self._birth_after_closing(stream, change))
         if not change.parents:
@@ -107,6 +125,37 @@ class Handover(Reading):
         before = next(base for base, closing in known if closing == mine)
         parents = yield from self.owners(stream, before, mine.end)
         return Birth(epoch=mine.end, parents=tuple(parents), shared=True)
+
+    def find_restart(self, number: int) -> Steps[Restart | None]:
+        """A restart if it is on record."""
+        known = self._restarts.get(number)
+        if known is None:
+            known = yield Get(RESTARTS, number)
+            if known is not None:
+                self._restarts[number] = known
+        return known
+
+    def part_of(self, restart: int, stream: str) -> Steps[Change | None]:
+        """The change of a stream that belongs to a restart, once it is on record."""
+        known = yield from self.changes_of(stream)
+        return next((change for change in known if change.restart == restart), None)
+
+    def is_carried_out(self, number: int) -> Steps[bool]:
+        """Whether every stream of a restart has been changed, and left the logs before."""
+        if number in self._carried_out:
+            return True
+        record = yield from self.find_restart(number)
+        if record is None:
+            raise TrimmedError(f"restart {number} is not on record")
+        for asked in record.changes:
+            change = yield from self.part_of(number, asked.stream)
+            if change is None:
+                return False
+            base, _ = (yield from self.bases(asked.stream))[-1]
+            if base.number < change.number:
+                return False
+        self._carried_out.add(number)
+        return True
 
     def owners(self, stream: str, base: Change, end: int) -> Steps[list[tuple[str, int]]]:
         """The units that have the state of a closed base at its end, each with the batch."""

@@ -16,9 +16,7 @@ is asked for; where in a log a position is, is found by halving.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from holdfast.errors import HoldfastError
@@ -43,6 +41,7 @@ from holdfast.streams.steps import (
     ranges,
     slices,
 )
+from holdfast.streams.tails import Log, Tail
 
 Walk: TypeAlias = dict[int, set[int]]
 """Changes that one walk has come by, with the ends found behind them."""
@@ -56,39 +55,6 @@ class ProtocolError(HoldfastError):
     """The records contradict each other: somebody broke the rules."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """One log as far as it goes."""
-
-    slices: tuple[Slice, ...]
-    """Those after the position asked for."""
-    seal: Seal | None
-    following: int
-    """The number that the next slice, or the seal, has."""
-
-
-@dataclass(slots=True, kw_only=True)
-class _Tail:
-    """What was read of a log after an epoch."""
-
-    after: int
-    items: deque[Slice] = field(default_factory=deque)
-    following: int
-    seal: Seal | None = None
-
-    def drop(self, after: int) -> None:
-        """Forget what lies at or before an epoch."""
-        while self.items and self.items[0].upto <= after:
-            self.items.popleft()
-        self.after = after
-
-    def reaches(self, horizon: int | None) -> bool:
-        """Whether as much is known as is asked for."""
-        if self.seal is not None:
-            return True
-        return horizon is not None and bool(self.items) and self.items[-1].upto >= horizon
-
-
 class Reading:
     """Finds ends and slices; `writer` names who puts the closings found on the way."""
 
@@ -98,10 +64,11 @@ class Reading:
         self._closings: dict[tuple[str, int], Closing] = {}
         self._seals: dict[str, Seal] = {}
         self._turns: dict[str, Turn] = {}
-        self._tails: dict[str, _Tail] = {}
+        self._tails: dict[str, Tail] = {}
         self._ran_out: dict[str, tuple[int, int]] = {}
         """Logs of which all is read, and that go on: how far they reach, and their next number."""
-        self._last_ends: dict[str, int] = {}
+        self._last_ends: dict[tuple[str, int], int] = {}
+        """By stream and base: one that is begun anew may end earlier than the one before."""
 
     # Changes
 
@@ -190,7 +157,7 @@ class Reading:
                 self._seals[unit] = tail.seal
             return Log(slices=tuple(tail.items), seal=tail.seal, following=number)
 
-    def _tail(self, unit: str, after: int) -> Steps[_Tail]:
+    def _tail(self, unit: str, after: int) -> Steps[Tail]:
         """What is known of a log after an epoch; found anew by one who goes back."""
         tail = self._tails.get(unit)
         if tail is not None and tail.after <= after:
@@ -203,7 +170,7 @@ class Reading:
                 raise TrimmedError(f"{unit}: slices up to {floor.epoch} are gone, {after} is read")
             number = yield from self._first_after(folder, floor.number, after)
             if (yield from self.floor_now(folder)).number <= floor.number:
-                tail = self._tails[unit] = _Tail(after=after, following=number)
+                tail = self._tails[unit] = Tail(after=after, following=number)
                 return tail
 
     def _first_after(self, folder: str, low: int, after: int) -> Steps[int]:
@@ -316,9 +283,10 @@ class Reading:
             closing = (yield from self.closing(stream, base)) if ended else None
             if closing is None:
                 return [*found, *sorted(common)]
-            found += sorted(end for end in common if end <= closing.end)
+            limit = yield from self._limit(stream, base)
+            found += sorted(end for end in common if limit is None or end <= limit)
             base = yield from self.change(stream, closing.next)
-            after = max(after, closing.end)
+            after = max(after, closing.end if limit is None else limit)
 
     def last_end(self, stream: str) -> Steps[int]:
         """The newest end, or where the stream's present logs began."""
@@ -326,14 +294,14 @@ class Reading:
         base, _ = known[-1]
         start = _start(known)
         # It only rises, so one who has looked before reads on from there.
-        before = self._last_ends.get(stream)
+        before = self._last_ends.get((stream, base.number))
         try:
             after = None if before is None else max(before, start)
             common = yield from self._common(stream, base, after)
         except TrimmedError:
             common = yield from self._common(stream, base, None)
         found = max([*common, start, -1 if before is None else before])
-        self._last_ends[stream] = found
+        self._last_ends[stream, base.number] = found
         return found
 
     def common_ends(
@@ -348,8 +316,13 @@ class Reading:
         return sorted(shared or ())
 
     def _base_at(self, stream: str, after: int) -> Steps[Change]:
-        known = yield from self.bases(stream)
-        return next(base for base, closing in known if closing is None or closing.end > after)
+        known = counting_bases((yield from self.bases(stream)))
+        return next(base for base, limit in known if limit is None or limit > after)
+
+    def _limit(self, stream: str, base: Change) -> Steps[int | None]:
+        """The epoch up to which a base counts; None: it goes on."""
+        known = counting_bases((yield from self.bases(stream)))
+        return next(limit for found, limit in known if found.number == base.number)
 
     def _common(
         self,
@@ -444,14 +417,15 @@ class Reading:
         found: list[Slice] = []
         while True:
             closing = yield from self.find_closing(stream, base.number)
-            limit = upto if closing is None else min(upto, closing.end)
+            end = None if closing is None else (yield from self._limit(stream, base))
+            limit = upto if end is None else min(upto, end)
             seen: set[str] = set()
             for child in base.children:
                 found += yield from self._gather(child.unit, after, limit, seen)
-            if closing is None or upto <= closing.end:
+            if closing is None or end is None or upto <= end:
                 return found
             base = yield from self.change(stream, closing.next)
-            after = max(after, closing.end)
+            after = max(after, end)
 
     def _gather(self, unit: str, after: int, limit: int, seen: set[str]) -> Steps[list[Slice]]:
         if unit in seen:  # several parents lead to it
@@ -471,6 +445,21 @@ class Reading:
             for child in following.children:
                 found += yield from self._gather(child.unit, max(after, _end(seal)), limit, seen)
         return found
+
+
+def counting_bases(known: list[tuple[Change, Closing | None]]) -> list[tuple[Change, int | None]]:
+    """Bases, each with the epoch up to which it counts.
+
+    One that is begun anew at an earlier epoch than an older one was left at voids what that one
+    holds beyond, too.
+    """
+    found: list[tuple[Change, int | None]] = []
+    least: int | None = None
+    for base, closing in reversed(known):
+        if closing is not None:
+            least = closing.end if least is None else min(least, closing.end)
+        found.append((base, least))
+    return found[::-1]
 
 
 def _start(known: list[tuple[Change, Closing | None]]) -> int:

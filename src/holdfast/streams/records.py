@@ -68,6 +68,26 @@ class Change:
     have ended, with their state."""
     shared: bool = False
     """Of a `cut`: children take over the state of the logs before, at the closing's end."""
+    restart: int | None = None
+    """The restart that it is part of, if it is: none of its units is born before all of that is
+    carried out."""
+    reason: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """Changes of several streams that are decided at once, while nothing runs.
+
+    Whoever starts the run next carries out all of them, so one who is killed in between leaves
+    nothing by halves.
+    """
+
+    kind: ClassVar[str] = "restart"
+
+    number: int
+    changes: tuple[Change, ...]
+    """Readers before what they read: nobody may read on in what is begun anew."""
     reason: str = ""
     writer: str = ""
 
@@ -249,5 +269,5 @@ class Floor:
 
 
 Record: TypeAlias = (
-    Change | Range | Turn | Slice | Repair | Seal | Closing | Skip | Claim | Term | Floor
+    Change | Restart | Range | Turn | Slice | Repair | Seal | Closing | Skip | Claim | Term | Floor
 )

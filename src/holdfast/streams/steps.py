@@ -112,3 +112,4 @@ def claims(unit: str, replica: int) -> str:
 
 
 TERMS = "coordinator/terms"
+RESTARTS = "run/restarts"

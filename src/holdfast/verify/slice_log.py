@@ -145,15 +145,13 @@ def units(run_dir: Path, stream: str = "") -> list[UnitFolder]:
 def closed_at(run_dir: Path, unit: UnitFolder) -> int | None:
     """The epoch beyond which what a unit published is void; None: all of it counts.
 
-    A closing is numbered by the change that had brought the logs it closes; these are of that
-    change and of all until the one that went on from there.
+    The closing of the logs it belongs to says so, and so does every later one: a stream that is
+    begun anew voids what all older logs hold beyond.
     """
     folder = run_dir / "streams" / _word(unit.stream) / "closings"
-    for number, path in numbered(folder).items():
-        record = read_record(path, "closing")
-        if number <= unit.change < record["next"]:
-            return int(record["end"])
-    return None
+    records = [read_record(path, "closing") for path in numbered(folder).values()]
+    ends = [int(record["end"]) for record in records if unit.change < record["next"]]
+    return min(ends, default=None)
 
 
 def kept_folder(run_dir: Path) -> Path:

@@ -5,23 +5,24 @@ published after that epoch. Its stream is *cut* there: what the old logs hold be
 new ones go on from it. A sink that is added is a stream whose first change says where it begins.
 The epoch must be an end of all that is read from outside, and still be there.
 
-Readers come first. Whoever is killed in between leaves segments that begin at that epoch and read
-what is there, as if they alone had been reset; asked again, it begins all of them once more.
+All of it is one decision (`holdfast.streams.restart`): one who is killed before it is on record has
+changed nothing, and what one who is killed later leaves is carried out when the run next starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
+from holdfast.runtime.log.crash import RESTART_POINT, Crash
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.start import first_whole_epoch, is_end
+from holdfast.runtime.log.start import first_whole_epoch
 from holdfast.runtime.log.wiring import first_change
-from holdfast.streams.records import Change
-from holdfast.streams.steps import Steps
+from holdfast.streams.steps import Operation, Put, drive
 
 Start: TypeAlias = int | Literal["now", "earliest"]
 """The first epoch that is read."""
@@ -62,21 +63,74 @@ def _earliest(log: SliceLog, deployment: Deployment, fresh: Sequence[Segment]) -
     return max(known, default=0)
 
 
-def begin_anew(log: SliceLog, deployment: Deployment, starts: Mapping[str, int]) -> Deployment:
-    """Put the changes of segments that begin at an epoch; gives the deployment with their units."""
-    made: dict[str, Segment] = {}
-    for segment in reversed(deployment.segments):
+def begin_anew(
+    log: SliceLog,
+    deployment: Deployment,
+    starts: Mapping[str, int],
+    *,
+    prepare: Callable[[Sequence[str]], None] = lambda _: None,
+    crash: Crash | None = None,
+) -> Deployment:
+    """Decide that segments begin at an epoch, and carry it out.
+
+    Args:
+        log: where that is recorded.
+        deployment: what is to run.
+        starts: segments to the first epoch they read.
+        prepare: called with their streams once it is decided and before any of them begins.
+        crash: where to die.
+
+    Returns: the deployment with the units that they begin with.
+    """
+    asked = []
+    for segment in reversed(deployment.segments):  # readers before what they read
         if segment.name in starts:
+            epoch = starts[segment.name]
             known = log.run(log.steps().changes_of(segment.name))
             fresh = replace(segment, change=len(known))
-            epoch = starts[segment.name]
-            change = first_change(
-                fresh, start=epoch - 1, reason=f"begun anew at epoch {epoch}" if known else ""
-            )
-            log.run(_decide(log, change))
-            made[segment.name] = fresh
-    segments = tuple(made.get(segment.name, segment) for segment in deployment.segments)
-    return replace(deployment, segments=segments)
+            reason = f"begun anew at epoch {epoch}" if known else f"added at epoch {epoch}"
+            asked.append(first_change(fresh, start=epoch - 1, reason=reason))
+    execute = _mortal(log, crash)
+    if not drive(log.steps().decide_restart(asked, reason=", ".join(sorted(starts))), execute):
+        raise BadInputError(
+            "was begun anew by somebody else meanwhile",
+            where=", ".join(sorted(starts)),
+            hint="is the run going on elsewhere?",
+        )
+    _finish(log, prepare, execute)
+    return with_changes(log, deployment)
+
+
+def finish_restart(
+    log: SliceLog, prepare: Callable[[Sequence[str]], None], crash: Crash | None = None
+) -> None:
+    """Carry out what somebody has decided who was killed before all of it was done."""
+    _finish(log, prepare, _mortal(log, crash))
+
+
+def _finish(
+    log: SliceLog, prepare: Callable[[Sequence[str]], None], execute: Callable[[Operation], Any]
+) -> None:
+    steps = log.steps()
+    record = drive(steps.newest_restart(), execute)
+    if record is not None and not drive(steps.is_carried_out(record.number), execute):
+        prepare([change.stream for change in record.changes])
+        drive(steps.carry_out_restart(record), execute)
+
+
+def _mortal(log: SliceLog, crash: Crash | None) -> Callable[[Operation], Any]:
+    """Carries operations out, and may be killed after any put, as a test asks for."""
+    if crash is None or not crash.spec:
+        return log.records.execute
+    puts = itertools.count()
+
+    def execute(operation: Operation) -> Any:
+        result = log.records.execute(operation)
+        if isinstance(operation, Put):
+            crash.at(RESTART_POINT, operation.record.kind, next(puts))
+        return result
+
+    return execute
 
 
 def with_changes(log: SliceLog, deployment: Deployment) -> Deployment:
@@ -90,24 +144,14 @@ def with_changes(log: SliceLog, deployment: Deployment) -> Deployment:
     return replace(deployment, segments=tuple(map(begun, deployment.segments)))
 
 
-def _decide(log: SliceLog, change: Change) -> Steps[None]:
-    steps = log.steps()
-    if not (yield from steps.decide(replace(change, writer=log.writer))):
-        raise BadInputError(
-            f"change {change.number} of its stream was put by somebody else meanwhile",
-            where=change.stream,
-            hint="is the run going on elsewhere?",
-        )
-    if change.number:
-        yield from steps.seal_cut(change)
-
-
 def _newest(log: SliceLog, streams: Sequence[str]) -> int:
     """The newest end that streams share, -1 for none."""
     steps = log.steps()
     last = [log.run(steps.last_end(stream)) for stream in streams if log.carriers(stream)]
     newest = min(last, default=-1)
-    while newest >= 0 and not all(is_end(log, stream, newest) for stream in streams):
+    while newest >= 0 and not all(
+        log.run(log.steps().is_end(stream, newest)) for stream in streams
+    ):
         newest -= 1
     return newest
 
@@ -122,4 +166,10 @@ def _nearest(log: SliceLog, streams: Sequence[str], epoch: int) -> str:
 
 
 def _ends(log: SliceLog, streams: Sequence[str], epoch: int) -> bool:
-    return epoch < 0 or all(is_end(log, stream, epoch) for stream in streams)
+    """Whether a batch may have ended there, in the present life of all that is read."""
+    steps = log.steps()
+    return all(
+        epoch >= log.run(steps.begun_after(stream))
+        and (epoch < 0 or log.run(steps.is_end(stream, epoch)))
+        for stream in streams
+    )

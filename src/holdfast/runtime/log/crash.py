@@ -23,6 +23,9 @@ CRASH_POINTS = (
 )
 HANDOVER_POINTS = ("after-seal", "during-handover")
 """Those that are met only when a stream changes hands: a parent's, and a child's."""
+RESTART_POINT = "during-restart"
+"""Met by who begins segments anew, after each of its puts: `during-restart:KIND@PUT`, the kind of
+record and which put it was, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ def crash_plan(jvm: int | None = None) -> Crash:
     spec = os.environ.get(VARIABLE, "")
     if not spec:
         return Crash()
-    known = (*CRASH_POINTS, *HANDOVER_POINTS)
+    known = (*CRASH_POINTS, *HANDOVER_POINTS, RESTART_POINT)
     if spec.partition(":")[0] not in known:
         raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(known)}")
     own = os.getpid()

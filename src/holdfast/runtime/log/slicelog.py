@@ -1,7 +1,7 @@
 """The slice log of one run: what the record protocol says, carried out on a store.
 
 `holdfast.streams` decides; this runs its decisions, and says in the words of the run time what they
-mean. Everything here is without memory. Who reads a stream on and on keeps a `Repairs` of its own
+mean. Everything here is without memory. Who reads a stream on and on keeps a `Restarts` of its own
 (`steps`), which reads every slice once.
 """
 
@@ -34,7 +34,7 @@ from holdfast.streams.records import (
     skip_place,
     stream_of,
 )
-from holdfast.streams.repair import Repairs
+from holdfast.streams.restart import Restarts
 from holdfast.streams.steps import Get, GetFloor, Newest, Put, Steps, claims, ranges, skips, slices
 
 T = TypeVar("T")
@@ -111,9 +111,9 @@ class SliceLog:
 
     # Decisions
 
-    def steps(self) -> Repairs:
+    def steps(self) -> Restarts:
         """The decisions of the protocol, with a memory of their own; for one thread."""
-        return Repairs(self.writer)
+        return Restarts(self.writer)
 
     def run(self, steps: Steps[T]) -> T:
         """Carry a decision out."""

@@ -18,8 +18,6 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.streams.handover import Birth
-from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import Change, Seal
 from holdfast.streams.steps import Get, changes, ranges, slices
 from holdfast.streams.unit import Position
@@ -134,11 +132,7 @@ def first_whole_epoch(
     That is one past the first end of all inputs after which nothing is trimmed.
     """
     streams = [name for name in deployment.streams_read(segment) if name not in fresh]
-    after = max((_trimmed_upto(log, stream) for stream in streams), default=-1)
-    if after < 0 or all(is_end(log, stream, after) for stream in streams):
-        return after + 1
-    ends = log.run(log.steps().common_ends(streams, after))
-    return ends[0] + 1 if ends else None
+    return log.run(log.steps().first_whole_epoch(streams))
 
 
 def upstream_to_reset(
@@ -154,7 +148,7 @@ def upstream_to_reset(
         if segment.name not in needed:
             continue
         for stream in deployment.streams_read(segment):
-            if _trimmed_upto(log, stream) >= 0:
+            if log.run(log.steps().gone_upto(stream)) >= 0:
                 needed.add(stream)
     found = [segment for segment in deployment.segments if segment.name in needed]
     if any(segment.kind == "source" for segment in found):
@@ -233,9 +227,7 @@ def _missing_input(
     for stream in deployment.streams_read(segment):
         if stream in fresh or not _has_begun(log, stream):
             continue
-        try:
-            log.run(steps.ends(stream, after, after))
-        except TrimmedError:
+        if not log.run(steps.is_whole(stream, after)):
             boundary = next(
                 name for name in segment.inputs if deployment.producer(name).name == stream
             )
@@ -245,34 +237,3 @@ def _missing_input(
 
 def _has_begun(log: SliceLog, stream: str) -> bool:
     return isinstance(log.records.execute(Get(changes(stream), 0)), Change)
-
-
-def _trimmed_upto(log: SliceLog, stream: str) -> int:
-    """The newest epoch of which a log of the stream has lost slices, -1 for none."""
-    found = log.run(log.steps().changes_of(stream))
-    units = [child.unit for change in found for child in change.children]
-    return max((log.floor(slices(unit)).epoch for unit in units), default=-1)
-
-
-def is_end(log: SliceLog, stream: str, epoch: int) -> bool:
-    """Whether all logs that carry a stream at an epoch have ended a slice there."""
-    steps = log.steps()
-    try:
-        if epoch in log.run(steps.ends(stream, epoch - 1, epoch)):
-            return True
-    except TrimmedError:
-        pass  # of a log that ends there, nothing need be left but its floor
-    units = [child.unit for child in log.carriers(stream)]
-    return bool(units) and all(_ended_at(log, unit, epoch) for unit in units)
-
-
-def _ended_at(log: SliceLog, unit: str, epoch: int) -> bool:
-    """Whether a log has ended a slice at an epoch, trimmed or not, or begins there."""
-    born = log.run(log.steps().birth(unit))
-    if isinstance(born, Birth) and born.epoch == epoch:
-        return True
-    floor = log.floor(slices(unit))
-    if floor.epoch >= epoch:
-        return floor.epoch == epoch
-    found = log.run(log.steps().log(unit, epoch - 1, epoch)).slices
-    return bool(found) and found[0].upto == epoch

@@ -13,13 +13,14 @@ from urllib.parse import unquote
 
 from holdfast.deployment import Deployment
 from holdfast.errors import CorruptLogError, HoldfastError
+from holdfast.rundir.layout import record_folder
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
 from holdfast.streams.codec import decode
 from holdfast.streams.floors import Floors
 from holdfast.streams.handover import Birth
 from holdfast.streams.records import Range, Seal, Slice, Turn, stream_of
-from holdfast.streams.steps import Get, Newest, Steps, ranges, slices
+from holdfast.streams.steps import RESTARTS, Get, Newest, Steps, ranges, slices
 
 T = TypeVar("T")
 
@@ -50,9 +51,26 @@ class Survey:
         return {
             "streams": streams,
             "units": units,
+            "restarts": self.restarts(),
             "damaged": damaged,
             "trouble": list(dict.fromkeys(self.trouble)),
         }
+
+    def restarts(self) -> list[dict[str, Any]]:
+        """What was begun anew, or added, when the run was started again."""
+        found = []
+        newest = self._log.records.execute(Newest(RESTARTS))
+        for number in range(newest + 1):
+            record = self._ask(self._floors.find_restart(number))
+            if record is not None:
+                found.append(
+                    {
+                        "number": number,
+                        "streams": {item.stream: item.start for item in record.changes},
+                        "carried_out": self._ask(self._floors.is_carried_out(number)),
+                    }
+                )
+        return found
 
     def stream(self, name: str) -> dict[str, Any]:
         """Who carries a stream, since when, and what may be trimmed of it."""
@@ -77,6 +95,7 @@ class Survey:
                         for child in change.children
                     ],
                     "start": change.start,
+                    "restart": change.restart,
                     "reason": change.reason,
                 }
                 for change in known
@@ -136,6 +155,9 @@ class Survey:
     def damaged(self) -> list[dict[str, str]]:
         """Every record that is torn, altered or none at all."""
         store, found = self._log.store, []
+        folder = record_folder(RESTARTS)
+        for name in store.names(folder):
+            found += self._damage(f"{folder}/{name}")
         for place, kinds in _PLACES.items():
             for owner in store.folders(place):
                 there = store.folders(f"{place}/{owner}")

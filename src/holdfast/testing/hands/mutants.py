@@ -27,6 +27,8 @@ class Mutant:
     paths: bool | None = None
     shared: bool | None = None
     """Whether worlds need alternatives, with state that they take over; None: either."""
+    restarts: bool = False
+    """Whether worlds are restarted, with some of them begun anew."""
     changes: dict[str, Any] = field(default_factory=dict)
     span: int | None = None
     """Batch interval of all segments; None: as drawn."""
@@ -35,14 +37,14 @@ class Mutant:
 
     def scenarios(self, seeds: Iterator[int] | range) -> Iterator[tuple[int, Scenario]]:
         for seed in seeds:
-            drawn = draw(seed)
+            drawn = draw(seed, restarts=self.restarts)
             if self.paths not in (None, bool(drawn.alternatives)):
                 continue
             if self.shared in (None, drawn.shared):
                 yield seed, self.scenario(seed)
 
     def scenario(self, seed: int) -> Scenario:
-        drawn = draw(seed)
+        drawn = draw(seed, restarts=self.restarts)
         if self.span is not None:
             spans = {name: seg._replace(span=self.span) for name, seg in drawn.segments.items()}
             drawn = replace(drawn, segments=spans)
@@ -59,6 +61,7 @@ SHARED = {
     "strides": (1,),
     "restless": 0.8,
 }
+ANEW = {"restarts": 3, "trim": True, "gap_faults": 0.1, "faults": 0.001}
 LOSSES = {"damaged": "s0", "losses": 0.01, "trim": True, "trim_rest": 15}
 
 MUTANTS = (
@@ -273,6 +276,65 @@ MUTANTS = (
         broken="terms",
         changes={"coordinators": 2, "gap_faults": 0.3},
         seed=100_008,
+    ),
+    Mutant(
+        rule="what begins anew together is one decision",
+        broken="one-record",
+        restarts=True,
+        changes={**ANEW, "gap_faults": 0.3},
+        seed=200_018,
+    ),
+    Mutant(
+        rule="none of it is born before all of it is carried out",
+        protocol=rules.BornBeforeTheOthers,
+        restarts=True,
+        changes={**ANEW, "restarts": 8, "gap_faults": 0.3, "sleeps": (30, 200, 800)},
+        seed=200_027,
+    ),
+    Mutant(
+        rule="readers are begun anew before what they read",
+        broken="readers-first",
+        restarts=True,
+        changes={**ANEW, "restarts": 8, "gap_faults": 0.3, "sleeps": (30, 200, 800)},
+        seed=200_113,
+    ),
+    Mutant(
+        rule="a sealed sink delivers no more",
+        broken="sealed-sinks",
+        restarts=True,
+        changes=ANEW,
+        seed=200_025,
+    ),
+    Mutant(
+        rule="a stream begun anew voids what all older logs hold beyond",
+        protocol=rules.OlderLogsCount,
+        restarts=True,
+        span=1,
+        changes={**ANEW, "restarts": 8, "trim": False},
+        seed=200_000,
+    ),
+    Mutant(
+        rule="a reset is refused where its input is trimmed",
+        protocol=rules.TrimmedIsWhole,
+        restarts=True,
+        span=1,
+        changes={**ANEW, "epochs": 32, "pace": 0.004, "strides": (1,), "trim_rest": 4},
+        seed=200_051,
+    ),
+    Mutant(
+        rule="a reset begins at an end of all its inputs",
+        protocol=rules.EveryEpochIsAnEnd,
+        restarts=True,
+        span=4,
+        changes=ANEW,
+        seed=200_000,
+    ),
+    Mutant(
+        rule="what begins anew pins its input from there on",
+        protocol=rules.NewbornPinsNothing,
+        restarts=True,
+        changes={**ANEW, "spares": 0.05, "trim_rest": 10},
+        seed=200_000,
     ),
 )
 

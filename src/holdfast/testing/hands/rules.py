@@ -22,7 +22,17 @@ from holdfast.streams.records import (
     unit_name,
 )
 from holdfast.streams.repair import Repaired
-from holdfast.streams.steps import Get, Newest, Put, Steps, changes, closings, ranges, slices
+from holdfast.streams.steps import (
+    RESTARTS,
+    Get,
+    Newest,
+    Put,
+    Steps,
+    changes,
+    closings,
+    ranges,
+    slices,
+)
 from holdfast.streams.unit import NondeterministicError, Position, Published
 
 
@@ -313,3 +323,37 @@ class AnyRepair(Floors):
     ) -> Steps[Repaired]:
         del digest
         return (yield from super().repair(item, files, item.digest, number=number))
+
+
+class BornBeforeTheOthers(Floors):
+    """A unit that begins anew is born as soon as its own stream has been changed."""
+
+    def is_carried_out(self, number: int) -> Steps[bool]:
+        yield Get(RESTARTS, number)
+        return True
+
+
+class OlderLogsCount(Floors):
+    """A stream that is begun anew voids what the logs just before it hold, and no others."""
+
+    def _base_at(self, stream: str, after: int) -> Steps[Change]:
+        known = yield from self.bases(stream)
+        return next(base for base, closing in known if closing is None or closing.end > after)
+
+    def _limit(self, stream: str, base: Change) -> Steps[int | None]:
+        closing = yield from self.find_closing(stream, base.number)
+        return None if closing is None else closing.end
+
+
+class TrimmedIsWhole(Floors):
+    """Nobody looks whether what a reset would read is there."""
+
+    def is_whole(self, stream: str, after: int) -> Steps[bool]:
+        return after >= (yield from self.begun_after(stream))
+
+
+class EveryEpochIsAnEnd(Floors):
+    """A reset may begin in the middle of a slice."""
+
+    def is_end(self, stream: str, epoch: int) -> Steps[bool]:
+        return epoch <= (yield from self.last_end(stream))

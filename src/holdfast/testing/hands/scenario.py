@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -73,10 +73,14 @@ class Scenario:
     """Whether a batch that is run again to repair a slice may come out wrong."""
     trim_rest: int = 90
     """Operations after which someone trims again, at most."""
+    late: str = ""
+    """A sink that is not there when the world begins, and may be added."""
+    restarts: int = 0
+    """How often everything is ended and started again, with some of it begun anew."""
 
 
-def draw(seed: int) -> Scenario:
-    """The scenario of a seed."""
+def draw(seed: int, *, restarts: bool | None = None) -> Scenario:
+    """The scenario of a seed; with restarts, without, or as drawn."""
     rng = random.Random(f"scenario/{seed}")
 
     def span() -> int:
@@ -98,7 +102,7 @@ def draw(seed: int) -> Scenario:
         segments["N"] = Seg("join", ("k", "s1"), "n", span())
         last = "n"
     segments["OUT"] = Seg("sink", (last,), "OUT", 1)
-    return Scenario(
+    drawn = Scenario(
         segments=segments,
         alternatives=("X", "Y") if paths else (),
         epochs=rng.choice([4, 4, 4, 8, 8, 12]),
@@ -115,6 +119,22 @@ def draw(seed: int) -> Scenario:
         shared=shared,
         damaged=rng.choice(["", "", "s0", "k"]),
         bad_repairs=rng.random() < 0.5,
+    )
+    asked = rng.random() < 0.25
+    if not (asked if restarts is None else restarts):
+        return drawn
+    late = Seg("sink", (rng.choice(["k", last]),), "LATE", 1)
+    return replace(
+        drawn,
+        segments={**segments, "LATE": late},
+        replicas={**drawn.replicas, "LATE": 1},
+        late="LATE",
+        restarts=rng.choice([1, 2, 3]),
+        # What nobody needed any more and is only left by chance cannot be made again.
+        damaged="",
+        # Units must have got somewhere for others to begin in the middle.
+        epochs=rng.choice([8, 12, 16]),
+        pace=rng.choice([0.001, 0.002, 0.004]),
     )
 
 

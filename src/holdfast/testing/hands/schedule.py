@@ -43,6 +43,8 @@ class Running:
     seen: set[str] = field(default_factory=set)
     given_up: bool = False
     """Others believe it dead; it may still wake up."""
+    alone: bool = False
+    """Nobody takes its place while it may wake up."""
 
 
 class Schedule(Heirs):
@@ -230,7 +232,7 @@ class Schedule(Heirs):
             return
         self.count["asleep"] += 1
         self.sleep(victim, self.rng.choice(self.scenario.sleeps))
-        victim.given_up = self.rng.random() < 0.7
+        victim.given_up = self.rng.random() < 0.7 and not victim.alone
         if victim.given_up:
             self.replace(victim.name)
 

@@ -18,12 +18,13 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.streams.floors import Floors
-from holdfast.streams.records import Change, Child, Seal, Slice, change_of, stream_of
+from holdfast.streams.records import Change, Child, Restart, Seal, Slice, change_of, stream_of
 from holdfast.streams.steps import Delete, GetFloor, Operation, Put, changes, closings, slices
 from holdfast.streams.term import Terms, admits, journal_to_read, journals_to_remove
 from holdfast.testing.hands.memory import Local, Process, Rest
 from holdfast.testing.hands.scenario import Violation, left_out
-from holdfast.testing.hands.schedule import Running, Schedule, seeded
+from holdfast.testing.hands.schedule import Running, seeded
+from holdfast.testing.hands.starts import STARTER, Starts
 
 PATIENCE = 40_000
 """Operations without a result after faults have stopped: then something is stuck."""
@@ -31,7 +32,7 @@ QUIET = 40
 """Rounds of those who trim, while nobody else has anything to do: the same."""
 
 
-class World(Schedule):
+class World(Starts):
     """Runs one scenario to its end; raises `Violation`."""
 
     def __init__(self, seed: int, **options: Any) -> None:
@@ -96,7 +97,7 @@ class World(Schedule):
             self.run_unit(unit, replica, generation)
 
     def _change_something(self, protocol: Floors, rng: random.Random) -> Process:
-        stream = rng.choice([name for name in self.streams if name not in self.sinks])
+        stream = rng.choice([name for name in self.streams if self.publishes(name)])
         if "j" in self.streams and rng.random() < 0.4:
             stream = "j"
         known = yield from protocol.changes_of(stream)
@@ -193,12 +194,7 @@ class World(Schedule):
 
     def run(self) -> None:
         scenario = self.scenario
-        for index in range(scenario.coordinators):
-            self.start(Running(f"coordinator{index}", self.coordinator()))
-        if scenario.trim:
-            for index in range(2):
-                self.start(Running(f"trimmer{index}", self.trimmer(), trims=True))
-        self.run_missing()
+        self.launch()
         late = next((item for item in self.processes if self._lags(item)), None)
         if late is not None:
             self.sleep(late, int(scenario.epochs / scenario.pace / 2))
@@ -208,9 +204,18 @@ class World(Schedule):
         if scenario.damaged:
             self.now_and_then(scenario.losses, self.lose_slice)
         limit = int(1.3 * scenario.epochs / scenario.pace)
-        while self.step < limit and not self.finished:
+        while self.step < limit and not self.results.finished:
             self.turn()
         self.calm_down()
+
+    def launch(self) -> None:
+        """Let everything run that is to run."""
+        for index in range(0 if self.calm else self.scenario.coordinators):
+            self.start(Running(f"coordinator{index}", self.coordinator()))
+        if self.scenario.trim:
+            for index in range(2):
+                self.start(Running(f"trimmer{index}", self.trimmer(), trims=True))
+        self.run_missing()
 
     def _lags(self, process: Running) -> bool:
         return (
@@ -223,14 +228,16 @@ class World(Schedule):
             match result:
                 case Change():
                     self.learn(result)
+                case Restart():
+                    self.results.restart(result)
                 case Seal(unit=unit):
                     self.sealed.add(unit)
                 case Slice(unit=unit, number=0) if self._is_void(unit):
                     raise Violation(f"{unit}: it publishes and was never born")
-                case Slice(skip=skip, number=number) if skip:
+                case Slice(unit=unit, skip=skip, number=number) if skip:
                     # What is published decides which rows are left out, whoever lives to see it.
                     if number >= self.memory.execute(GetFloor(operation.folder)).number:
-                        self.dead |= left_out(skip)
+                        self.results.leave_out(self.life_of(unit), left_out(skip))
         elif type(operation) is Delete:
             # A seal that was put too late is taken back.
             owner = operation.folder.rpartition("/")[0]
@@ -268,6 +275,8 @@ class World(Schedule):
             self.start(Running(name, self.coordinator()))
         elif kind == "trimmer":
             self.start(Running(name, self.trimmer(), trims=True))
+        elif kind == STARTER:
+            self.start(Running(name, self.starter(asks=False), alone=True))
 
     def _slow_segment(self) -> None:
         """One unit, or most of those beside it, stand still for long, and nobody is worried."""
@@ -320,8 +329,10 @@ class World(Schedule):
         self.run_missing()
         self.start(Running("finisher", self.finisher()))
         quiet, moved_at, ends, version = 0, self.step, -1, -1
-        while not self.finished:
-            if (reached := sum(sink.end for sink in self.sinks.values())) > ends:
+        while not self.results.finished or self.restarts_left:
+            if self.results.finished:
+                self.restart()
+            if (reached := sum(sink.end for sink in self.sinks.values())) != ends:
                 ends, moved_at = reached, self.step
             if not self.ready:
                 # Nobody can go on by himself; those who trim come next, if there are any.

@@ -9,12 +9,12 @@ from tests.unit.runtime.units.test_replayed import SOURCE, World
 
 from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
-from holdfast.runtime.log.anew import begin_anew, first_epoch, with_changes
+from holdfast.runtime.log.anew import begin_anew, finish_restart, first_epoch, with_changes
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Slice
+from holdfast.streams.records import Change, Child, Slice
 
 pytestmark = pytest.mark.unit
 
@@ -107,7 +107,7 @@ def test_it_begins_after_an_end():
 
 
 def test_whoever_begins_anew_may_be_killed_at_any_step():
-    """What is left can be begun again, and every unit that is born begins at that epoch."""
+    """Before it is decided nothing has changed; from then on whoever comes next carries it out."""
     starts = dict.fromkeys(("b", "c", "out"), 8)
     for steps in itertools.count():
         log = ran()
@@ -119,17 +119,61 @@ def test_whoever_begins_anew_may_be_killed_at_any_step():
         else:
             break
         left = with_changes(log, DEPLOYMENT)
-        for unit in left.units():
-            if unit.change:
-                born = log.run(log.steps().birth(str(unit)))
-                assert born in (Birth(epoch=7), "not yet")
-        # Readers come first: nobody reads what begins anew and has not begun anew itself.
+        # Readers come first, and none is born before all can be.
         fresh = [bool(item.change) for item in left.segments]
         assert fresh == sorted(fresh)
-        made = begin_anew(log, left, starts)
+        unborn = [log.run(log.steps().birth(str(unit))) for unit in left.units() if unit.change]
+        assert set(unborn) <= {"not yet"}
+        prepared = []
+        finish_restart(log, prepared.extend)
+        made = with_changes(log, DEPLOYMENT)
+        assert prepared == (["out", "c", "b"] if steps else [])
         for unit in made.units()[1:]:
-            assert log.run(log.steps().birth(str(unit))) == Birth(epoch=7)
+            assert unit.change == (1 if steps else 0)
+            assert log.run(log.steps().birth(str(unit))) == Birth(epoch=7 if steps else -1)
     assert steps > 8
+
+
+def test_a_reset_may_be_followed_by_an_earlier_one():
+    """What the logs before the first reset hold beyond the second is void as well."""
+    log = ran()
+    made = begin_anew(log, DEPLOYMENT, dict.fromkeys(("b", "c", "out"), 12))
+    publish(log, "b.1#0", 11, 13, 15)
+    begin_anew(log, made, dict.fromkeys(("b", "c", "out"), 4))
+    assert log.run(log.steps().birth("c.2#0")) == Birth(epoch=3)
+    assert log.run(log.steps().ends("b", 3)) == []
+    publish(log, "b.2#0", 3, 6, 16)
+    assert log.run(log.steps().ends("b", 3)) == [6, 16]
+    assert [item.unit for item in log.run(log.steps().read("b", 3, 16))] == ["b.2#0"] * 2
+
+
+def test_nothing_begins_before_what_it_reads_was_begun_anew():
+    """The rows before are of another life, whose state is gone."""
+    log = ran()
+    made = begin_anew(log, DEPLOYMENT, dict.fromkeys(("b", "c", "out"), 8))
+    publish(log, "c.1#0", 7, 9, 11)
+    out = [made.segment("out")]
+    assert first_epoch(log, made, out, "earliest") == 8
+    with pytest.raises(BadInputError, match="--from 8"):
+        first_epoch(log, made, out, 5)
+    assert first_epoch(log, made, out, 10) == 10
+
+
+def test_a_change_that_comes_first_moves_a_reset_on():
+    """Who rescales a stream before its reset is carried out takes a number, and no more."""
+    log = ran()
+    log.store.left = 1
+    with pytest.raises(KilledError):
+        begin_anew(log, DEPLOYMENT, dict.fromkeys(("b", "c", "out"), 8))
+    log.store.left = None
+    child = Child(unit="b.1#0", segment="b", groups=(0, 128))
+    run = Change(stream="b", number=1, how="run", children=(child,), parents=("b.0#0",))
+    assert log.run(log.steps().decide(run))
+    finish_restart(log, lambda _: None)
+    made = with_changes(log, DEPLOYMENT)
+    assert [str(unit) for unit in made.units()] == ["a.0#0", "b.2#0", "c.1#0", "out.1#0"]
+    assert log.run(log.steps().birth("b.2#0")) == Birth(epoch=7)
+    assert log.run(log.steps().birth("b.1#0")) == "void"
 
 
 def delivered_after(world, batches):
