@@ -71,7 +71,7 @@ class Gauges:
     memory_bytes: int = 0
     processes: int = 0
     worker_bytes: int = 0
-    """Memory of the Python workers alone: what the functions of a path use."""
+    """Memory of the largest Python worker: what the functions of a path use grows there."""
     suspended: int = 0
     """Processes that are stopped (SIGSTOP)."""
 

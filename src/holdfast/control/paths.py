@@ -50,6 +50,8 @@ LOOK_S = 2.0
 """How often the records are asked again while another path carries than is to."""
 LINGER_S = 10.0
 """How long a unit of a path that was left may take to end before its node is killed."""
+FORGET_S = 120.0
+"""How long it is remembered that a unit was left."""
 
 Splits = Mapping[str, Mapping[str, str]]
 """Split to its paths in their order, each with a fingerprint of what it does."""
@@ -142,6 +144,8 @@ class PathLife:
         for (of, path), probe in list(self._probes.items()):
             if probe.node not in self._loads.nodes:
                 self._probe_ended(moment, of, path, good=False, why="its node was lost")
+        for key in [key for key, at in self._left.items() if moment.now - at > FORGET_S]:
+            del self._left[key]  # it has ended without another word
         for name, split in self._splits.items():
             self._handle(moment, name, b.Tick())
             active = split.breakers.active
@@ -255,6 +259,8 @@ class PathLife:
     def _judge(self, moment: Moment, split: _Split, told: UnitReport, gauges: Gauges) -> None:
         key = self._key(split, told.unit)
         begun = told.batch >= 0
+        # What a node's processes use says nothing about one of several units on it.
+        own = gauges.processes > 0 and told.unit.segment in self._policy.alone
         sample = Sample(
             at=moment.now,
             waiting=told.waiting,
@@ -263,10 +269,10 @@ class PathLife:
             given=told.batch + 1,
             rows=told.rows_in,
             errors=self._errors.get(key, 0),
-            cpu=gauges.cpu if gauges.processes else None,
-            memory_bytes=gauges.worker_bytes or None,
+            cpu=gauges.cpu if own else None,
+            memory_bytes=gauges.worker_bytes or None if own else None,
             batch_ms=told.batch_ms if begun else None,
-            suspended=gauges.suspended,
+            suspended=gauges.suspended if own else 0,
         )
         for finding in self._nexus.observe(key, sample):
             if finding.since == moment.now:

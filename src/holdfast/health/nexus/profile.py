@@ -64,6 +64,16 @@ class ProfilePolicy:
         }
     )
     """By how much the largest value ever learned must be exceeded, as a share of it."""
+    floor: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "batch time": 100.0,
+            "processor": 0.2,
+            "memory": 128.0 * 2**20,
+            "items waiting": 4.0,
+        }
+    )
+    """Whatever was learned, so much counts as normal: of very little, three times as much is no
+    failure."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,8 +161,7 @@ class Profile(Rule):
         ]
         if len(kept) < self.policy.least:
             return None
-        floor = 1.0 if name == "items waiting" else 0.0
-        return max(*kept, floor) * (1 + self.policy.margin[name])
+        return max(*kept, self.policy.floor[name]) * (1 + self.policy.margin[name])
 
 
 def load_level(rate: float) -> int:

@@ -323,7 +323,7 @@ class NodeProgram:
                     used = process.memory_info().rss
                     memory += used
                     name, stopped = name_and_stop(pid)
-                    workers += used if name.startswith(WORKERS) else 0
+                    workers = max(workers, used if name.startswith(WORKERS) else 0)
                     suspended += stopped
                 except (psutil.Error, OSError):
                     known.pop(pid, None)

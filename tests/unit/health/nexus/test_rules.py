@@ -153,7 +153,7 @@ def test_a_profile_finds_what_was_never_so():
     assert said[:40] == [None] * 40
     found = [why for why in said[40:] if why]
     assert found
-    assert found[0].startswith("memory 4.194e+08, at this load at most 1.573e+08 is normal")
+    assert found[0].startswith("memory 4.194e+08, at this load at most 2.013e+08 is normal")
     assert said[40] is said[41] is None
     young = Profile(ProfilePolicy(settle_s=1.0, least=100, blocks=3))
     assert set(profiled(young, [*calm, *more])) == {None}
