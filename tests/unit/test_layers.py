@@ -48,7 +48,8 @@ EDGES = {
     "storage": "",
     "streams": "deployment",
     "testing": (
-        "control deployment pipeline planners predict rundir runtime streams topology verify"
+        "control deployment faults health pipeline planners predict rundir runtime streams "
+        "topology verify"
     ),
     "topology": "",
     "verify": "",
