@@ -119,6 +119,7 @@ LISTED = {
         "glob mkdir sqlite3.connect tempfile.mkdtemp write_text",
         INPUT,
     ),
+    "testing/path_trials.py": ("exists st_mtime stat", APART),
     "testing/fake_host.py": (
         "exists mkdir os.link os.listdir read_text replace shutil.copyfile unlink write_text",
         FAKE,
