@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.runtime.spark.start.prepare import prepare
-from holdfast.testing.path_trials import AMOUNT, SETTLE_S, Adapted, adapt
+from holdfast.testing.path_trials import AMOUNT, Adapted, adapt
 
 APP = Path(__file__).parents[1] / "examples" / "locations.py"
 BARS = {"adapt_s": 2.0, "return_s": 5.0}
@@ -28,7 +28,6 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one of each kind")
     parser.add_argument("--kinds", default=",".join(AMOUNT))
     parser.add_argument("--runs", type=int, default=4, help="faults of each kind")
-    parser.add_argument("--settle", type=float, default=SETTLE_S, help="seconds before each fault")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     kinds = args.kinds.split(",") * (1 if args.quick else args.runs)
@@ -38,7 +37,6 @@ def main() -> int:
             APP,
             kinds,
             Path(folder) / "run",
-            settle_s=args.settle,
             tell=lambda item: print(asdict(item), flush=True),
         )
     result = summary(found)

@@ -182,9 +182,15 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
 
 def _deaths(plan: JointPlan, back: Latency, unit: str) -> Iterator[str]:
     """What each node's death would cost."""
-    if len(plan.nodes) <= 1:
+    if plan.replicas:
         yield (
-            f"if everything is lost at once, results are complete again after "
+            "followers, with those of the sinks they feed, need a node in another failure domain; "
+            "a unit that is lost together with its follower recovers as if it had none"
+        )
+    if len(plan.nodes) <= 1:
+        lost = "a node" if plan.replicas else "everything"
+        yield (
+            f"if {lost} is lost at once, results are complete again after "
             f"{back.median:.3g} {unit}, p95 {back.p95:.3g} {unit}"
         )
         return

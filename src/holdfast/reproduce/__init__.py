@@ -1,7 +1,7 @@
 """The papers' figures made again, each beside the paper's own numbers.
 
-`FIGURES` lists what can be made by planning or simulation. `find` turns what people type into an
-entry. Measurements on running systems (PPA 8 to 14, Pathfinder, SPATE) are not among them.
+`FIGURES` lists what can be made by planning, by simulation and on Spark on this machine. `find`
+turns what people type into an entry. Measurements of Pathfinder and SPATE are not among them.
 """
 
 from __future__ import annotations

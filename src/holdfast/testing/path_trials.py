@@ -37,10 +37,11 @@ from holdfast.verify.check import verify
 
 AMOUNT: dict[FaultKind, str] = {"slp": "", "thr": "400", "mem": "200", "err": ""}
 """Milliseconds a row; megabytes a second."""
-SETTLE_S = 35.0
-"""Without a fault, before each: what is normal must be known."""
-FAULT_S = 12.0
-OPEN_S = 8.0
+SETTLE_S: dict[FaultKind, float] = {"slp": 10.0, "thr": 10.0, "mem": 34.0, "err": 5.0}
+"""Without a fault, before each: a leak is told from a start by what was used for half a minute."""
+FAULT_S = 6.0
+OPEN_S = 4.0
+SETTLED_S = 5.0
 DEADLINE_S = 120.0
 
 
@@ -78,7 +79,6 @@ def adapt(
     kinds: Sequence[FaultKind],
     folder: Path,
     *,
-    settle_s: float = SETTLE_S,
     tell: Callable[[Adapted], None] = lambda _: None,
 ) -> tuple[list[Adapted], bool]:
     """Faults one after another in one run, and whether the rows were right in the end."""
@@ -91,7 +91,7 @@ def adapt(
         schedule=Schedule(faults=(Fault(at_s=0, kind="slp"),)),
         nodes=1,
         spares=1,
-        breaker=BreakerPolicy(open_s=OPEN_S, cooldown_s=OPEN_S),
+        breaker=BreakerPolicy(open_s=OPEN_S, cooldown_s=OPEN_S, settled_s=SETTLED_S),
     )
     spec = RunSpec(
         app=campaign.app,
@@ -111,18 +111,18 @@ def adapt(
             "warmth",
         )
         for kind in kinds:
-            found.append(_one(run, kind, splits(deployment)[0], settle_s))
+            found.append(_one(run, kind, splits(deployment)[0]))
             tell(found[-1])
     return found, verify(run.run_dir, claims(pipeline)).ok
 
 
-def _one(run: LocalRun, kind: FaultKind, split: Segment, settle_s: float) -> Adapted:
+def _one(run: LocalRun, kind: FaultKind, split: Segment) -> Adapted:
     first = split.paths[0]
-    calm = time.monotonic() + settle_s
+    calm = time.monotonic() + SETTLE_S[kind]
     while time.monotonic() < calm:
         # The breaker must be closed and the path must carry all that time.
         if not _on(run, first):
-            calm = time.monotonic() + settle_s
+            calm = time.monotonic() + SETTLE_S[kind]
         time.sleep(0.2)
     log = SliceLog(run.run_dir)
     before = carried(log, split).change
