@@ -48,12 +48,8 @@ EDGES = {
     "storage": "",
     "streams": "deployment",
     "testing": (
-<<<<<<< HEAD
         "control deployment faults health pipeline planners predict rundir runtime streams "
         "topology verify"
-=======
-        "control deployment health pipeline planners predict rundir runtime streams topology verify"
->>>>>>> main
     ),
     "topology": "",
     "verify": "",
