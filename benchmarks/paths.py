@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.runtime.spark.start.prepare import prepare
-from holdfast.testing.path_trials import AMOUNT, Adapted, adapt
+from holdfast.testing.adaptations import Adapted
+from holdfast.testing.path_trials import AMOUNT, adapt
 
 APP = Path(__file__).parents[1] / "examples" / "locations.py"
 BARS = {"adapt_s": 2.0, "return_s": 5.0}

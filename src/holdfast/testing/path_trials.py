@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.clock import SystemClock
@@ -33,6 +32,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.paths import carried, splits
 from holdfast.streams.steps import changes
+from holdfast.testing.adaptations import Adapted, Phase
 from holdfast.verify.check import verify
 
 AMOUNT: dict[FaultKind, str] = {"slp": "", "thr": "400", "mem": "200", "err": ""}
@@ -45,38 +45,9 @@ SETTLED_S = 5.0
 DEADLINE_S = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """What went on for a while, seconds since the fault."""
-
-    what: str
-    start_s: float
-    end_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adapted:
-    """One fault and what followed, seconds."""
-
-    kind: str
-    why: str
-    """As the breaker said."""
-    detect_s: float
-    """From the fault to the open breaker."""
-    switch_s: float
-    """From there to the change on record."""
-    start_s: float
-    """From there to the first slice of the next path."""
-    adapt_s: float
-    return_s: float
-    """From the first probe due after the fault had ended to the first slice of the first path."""
-    bad_probes: int
-    phases: tuple[Phase, ...]
-
-
 def adapt(
     app: Path,
-    kinds: Sequence[FaultKind],
+    kinds: Sequence[str],
     folder: Path,
     *,
     tell: Callable[[Adapted], None] = lambda _: None,
@@ -110,7 +81,7 @@ def adapt(
             DEADLINE_S,
             "warmth",
         )
-        for kind in kinds:
+        for kind in (known for word in kinds for known in AMOUNT if known == word):
             found.append(_one(run, kind, splits(deployment)[0]))
             tell(found[-1])
     return found, verify(run.run_dir, claims(pipeline)).ok
