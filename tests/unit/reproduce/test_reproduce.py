@@ -53,7 +53,7 @@ def verdicts(made):
 
 
 def test_the_list_has_every_figure_that_can_be_made():
-    """FTC 3, 4, 7, 8, III; FastRecover 4.1 to 4.14; PPA 8 to 20; Pathfinder 7, 8; each once, with its paper."""
+    """FTC 3, 4, 7, 8, III; FastRecover 4.1 to 4.14; PPA 8 to 20; Pathfinder 7 and 8; each once."""
     found = {(item.paper, item.figure) for item in FIGURES}
     assert found == {
         *(("ftc", name) for name in ("3", "4", "7", "8", "III")),
