@@ -104,14 +104,18 @@ class Bounds(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOutput(Rule):
-    """Nothing comes out while items wait, for much longer than it usually takes."""
+    """Nothing comes out while items wait, for much longer than it usually takes.
+
+    What waited when something last came out may take as long as it took to arrive: one that has
+    fallen behind, or begins behind, takes much at once.
+    """
 
     hold_s: float = 1.0
     usual: float = 3.0
     """How many times the longest pause between two outputs that it has shown before."""
     first_s: float = 30.0
     """How long an operator may take to its first output."""
-    early_s: float = 5.0
+    early_s: float = 10.0
     """Limit while it has given out less than `early` times in sight: it is warming up."""
     early: int = 8
 
@@ -126,7 +130,8 @@ class NoOutput(Rule):
             return None
         silent_s, longest_s, outputs = self._pauses(samples)
         least_s = self.hold_s if outputs >= self.early else max(self.hold_s, self.early_s)
-        limit_s = max(least_s, self.usual * longest_s) if outputs else self.first_s
+        usual_s = max(least_s, self.usual * longest_s) + _backlog_s(samples)
+        limit_s = usual_s if outputs else self.first_s
         if silent_s < limit_s:
             return None
         return f"gave out nothing for {silent_s:.1f} s while items waited (limit {limit_s:.1f} s)"
@@ -145,6 +150,16 @@ class NoOutput(Rule):
             else:
                 pause_s = 0.0
         return pause_s, longest_s, outputs
+
+
+def _backlog_s(samples: list[Sample]) -> float:
+    """How long what waited at the last output took to arrive; 0: not known."""
+    outputs = [after for before, after in itertools.pairwise(samples) if after.given > before.given]
+    first, last = samples[0], samples[-1]
+    if not outputs or first.arrived is None or last.arrived is None:
+        return 0.0
+    rate = (last.arrived - first.arrived) / (last.at - first.at)
+    return outputs[-1].waiting / rate if rate > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +191,8 @@ class Overload(Rule):
     """What waits must be above this at the end."""
     horizon_s: float = 10.0
     """What waits, at the present rates, takes longer than this to work off."""
+    outputs: int = 2
+    """It must have given out so often in the span: what is done is known batch by batch."""
 
     @property
     def name(self) -> str:
@@ -189,6 +206,9 @@ class Overload(Rule):
         samples = history.recent(self.span_s)
         span_s = samples[-1].at - samples[0].at
         if any(sample.arrived is None for sample in samples) or span_s <= 0:
+            return None
+        outputs = sum(b.given > a.given for a, b in itertools.pairwise(samples))
+        if outputs < self.outputs:
             return None
         came = history.gained(self.span_s, lambda x: x.arrived or 0) / span_s
         done = history.gained(self.span_s, lambda x: x.taken) / span_s

@@ -61,7 +61,7 @@ def test_batches_that_end_in_time_are_good(monkeypatch):
 def test_slow_failing_and_growing_paths_are_bad(monkeypatch):
     """Each says why."""
     slow = seen(monkeypatch, *ran(100.0, 1500.0, 80.0))
-    assert (slow.good, slow.why) == (False, "a batch took 1.5 s, the next one is due after 1.0 s")
+    assert (slow.good, slow.why) == (False, "a batch took 1.5 s (limit 1.0 s)")
     failed = seen(monkeypatch, (-1, 0.0, "failed", "Traceback\nValueError: down"))
     assert (failed.good, failed.why) == (False, "ValueError: down")
     grown = seen(monkeypatch, *ran(100.0, 90.0, 90.0), memory=(10 * 2**20, 99 * 2**20))

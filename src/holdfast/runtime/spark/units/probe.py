@@ -2,8 +2,8 @@
 
 The path runs as the very unit it would be, over copies of some of the newest slices, in a log of
 its own that is removed afterwards: it holds nobody up, and nobody reads what it makes. It is sound
-if every batch ends, without an exception, in the time in which the next one would be due, and if
-its Python workers do not grow. The first batch is for warming up.
+if every batch ends, without an exception, in time, and if its Python workers do not grow. The first
+batch is for warming up.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ log = logging.getLogger("holdfast.spark")
 
 WAIT_S = 0.02
 JOIN_S = 10.0
-LEAST_S = 0.5
-"""A batch may take this long, however short the batch interval: a query that begins is slower."""
+LEAST_S = 2.0
+"""A batch may take this long, however short the batch interval: a query that begins is slower, and
+one that falls behind takes more at once."""
 MOST_GROWTH = 48 * 2**20
 """Bytes by which Python workers may grow after the first batch."""
 
@@ -63,7 +64,7 @@ class Probe:
         share: float,
     ) -> None:
         """Run to the end; what goes wrong on the way is a bad probe."""
-        limit_s = max(LEAST_S, segment.batch_epochs * deployment.epoch_s)
+        limit_s = max(LEAST_S, 2 * segment.batch_epochs * deployment.epoch_s)
         try:
             every = max(1, round(1 / share))
             with laid_out(segment, deployment, real, folder, every=every) as (context, rows):
@@ -118,7 +119,7 @@ class Probe:
 
 
 def _slow(took_s: float, limit_s: float) -> str:
-    return f"a batch took {took_s:.1f} s, the next one is due after {limit_s:.1f} s"
+    return f"a batch took {took_s:.1f} s (limit {limit_s:.1f} s)"
 
 
 class Probes:
