@@ -38,8 +38,8 @@ METRICS: Mapping[str, Metric] = {
     "batch time": lambda x: x.batch_ms,
     "processor": lambda x: x.cpu,
     "memory": lambda x: None if x.memory_bytes is None else float(x.memory_bytes),
-    "items waiting": lambda x: float(x.waiting),
 }
+"""Not what waits: after a failure upstream much comes at once, and is nobody's fault here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,6 @@ class ProfilePolicy:
             "batch time": 2.0,
             "processor": 2.0,
             "memory": 0.5,
-            "items waiting": 4.0,
         }
     )
     """By how much the largest value ever learned must be exceeded, as a share of it."""
@@ -69,7 +68,6 @@ class ProfilePolicy:
             "batch time": 100.0,
             "processor": 0.2,
             "memory": 128.0 * 2**20,
-            "items waiting": 4.0,
         }
     )
     """Whatever was learned, so much counts as normal: of very little, three times as much is no
@@ -104,8 +102,8 @@ class Profile(Rule):
     def judge(self, operator: str, history: History) -> str | None:
         learned = self._known.setdefault(operator, _Learned())
         last = history.last
-        if last is None:
-            return None
+        if last is None or last.given == 0:
+            return None  # what has not begun says nothing about what is normal
         if len(history) == 1:  # the process is another one
             learned.block, learned.abnormal, learned.why = [], {}, None
             learned.pending.clear()

@@ -106,8 +106,8 @@ class Bounds(Rule):
 class NoOutput(Rule):
     """Nothing comes out while items wait, for much longer than it usually takes.
 
-    What waited when something last came out may take as long as it took to arrive: one that has
-    fallen behind, or begins behind, takes much at once.
+    What waits at once, more than has come evenly meanwhile, may take as long as it took to arrive:
+    one that has fallen behind, or whose input comes in a burst, takes much at once.
     """
 
     hold_s: float = 1.0
@@ -130,7 +130,7 @@ class NoOutput(Rule):
             return None
         silent_s, longest_s, outputs = self._pauses(samples)
         least_s = self.hold_s if outputs >= self.early else max(self.hold_s, self.early_s)
-        usual_s = max(least_s, self.usual * longest_s) + _backlog_s(samples)
+        usual_s = max(least_s, self.usual * longest_s) + _backlog_s(samples, silent_s)
         limit_s = usual_s if outputs else self.first_s
         if silent_s < limit_s:
             return None
@@ -152,14 +152,17 @@ class NoOutput(Rule):
         return pause_s, longest_s, outputs
 
 
-def _backlog_s(samples: list[Sample]) -> float:
-    """How long what waited at the last output took to arrive; 0: not known."""
-    outputs = [after for before, after in itertools.pairwise(samples) if after.given > before.given]
+def _backlog_s(samples: list[Sample], silent_s: float) -> float:
+    """How long what waits at once in a silence takes to arrive evenly; 0: not known."""
     first, last = samples[0], samples[-1]
-    if not outputs or first.arrived is None or last.arrived is None:
+    if first.arrived is None or last.arrived is None:
         return 0.0
     rate = (last.arrived - first.arrived) / (last.at - first.at)
-    return outputs[-1].waiting / rate if rate > 0 else 0.0
+    if rate <= 0:
+        return 0.0
+    start = last.at - silent_s
+    silence = [sample for sample in samples if sample.at >= start]
+    return max(0.0, *(sample.waiting / rate - (sample.at - start) for sample in silence))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

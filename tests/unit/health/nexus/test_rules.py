@@ -73,7 +73,20 @@ def test_one_that_is_behind_may_take_as_long_as_its_backlog_took_to_arrive():
         "given": lambda i: min(i, 40),
     }
     assert judged(NoOutput(hold_s=1.0), 70, **behind) is None
-    assert "limit 17.0 s" in judged(NoOutput(hold_s=1.0), 115, **behind)
+    assert "limit 17." in judged(NoOutput(hold_s=1.0), 115, **behind)
+    burst = {
+        "waiting": lambda i: 0 if i < 60 else 40,
+        "arrived": lambda i: i,
+        "given": lambda i: min(i, 50),
+    }
+    assert judged(NoOutput(hold_s=1.0), 75, **burst) is None
+    assert judged(NoOutput(hold_s=1.0), 120, **burst) is not None
+    steady = {
+        "waiting": lambda i: 1 + max(0, i - 40),
+        "arrived": lambda i: 100 + i,
+        "given": lambda i: min(i, 40),
+    }
+    assert "limit 1." in judged(NoOutput(hold_s=1.0), 48, **steady)
     early = {"waiting": 2, "arrived": lambda i: i, "given": lambda i: min(i, 3)}
     assert judged(NoOutput(hold_s=1.0), 30, **early) is None
     assert judged(NoOutput(hold_s=1.0), 60, **early) is not None
@@ -155,7 +168,8 @@ def profiled(rule, samples):
 
 def steady(count, start=0.0, taken=0, rate=100, **fields):
     return [
-        Sample(at=start + i / 4, taken=int(taken + rate * i / 4), **fields) for i in range(count)
+        Sample(at=start + i / 4, taken=int(taken + rate * i / 4), given=1, **fields)
+        for i in range(count)
     ]
 
 
