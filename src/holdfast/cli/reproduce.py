@@ -25,7 +25,8 @@ _OUT = Path("out/reproduce")
 
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(help="ftc, fastrecover, ppa or pathfinder.", show_default=False)
+        str | None,
+        typer.Argument(help="ftc, fastrecover, ppa, pathfinder or spate.", show_default=False),
     ] = None,
     figure: Annotated[
         str | None,

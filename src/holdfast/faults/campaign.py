@@ -53,6 +53,8 @@ class Campaign:
     batches_after: int = 6
     """Batches every exporter must deliver then: a window's row comes a batch or more behind the
     epoch that closes it, for each stateful segment on its way."""
+    ack_levels: int = 1
+    """Levels of acknowledgement: with 2, any slice that is still to be read can be made again."""
     trim: bool = False
     """Trim what sources published as every run does; a copy is kept aside for the check. Faults
     begin when the first slices are trimmed."""
@@ -74,7 +76,7 @@ class Campaign:
     @property
     def options(self) -> dict[str, Any]:
         """Settings of the nodes."""
-        found: dict[str, Any] = {"keep_input": not self.trim}
+        found: dict[str, Any] = {"keep_input": not self.trim, "ack_levels": self.ack_levels}
         if any(fault.kind in PATH_FAULTS for fault in self.schedule.faults):
             found["sabotage"] = True
         return found
