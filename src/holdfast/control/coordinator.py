@@ -2,10 +2,10 @@
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
 package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
-(phases), replication (followers), handover (heirs), paths (breakers), placement (where). Each is
-given its own part of the state and an outlet for its own facts and commands; what it sees of
-another's is a Protocol in its own file. A shell feeds it events and the time; the simulator feeds
-the same code from a virtual world.
+(phases), replication (followers), handover (heirs), paths (breakers), forking (tentative results),
+placement (where). Each is given its own part of the state and an outlet for its own facts and
+commands; what it sees of another's is a Protocol in its own file. A shell feeds it events and the
+time; the simulator feeds the same code from a virtual world.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import assert_never
 from holdfast.control import events as e
 from holdfast.control.commands import Command
 from holdfast.control.facts import Fact
+from holdfast.control.forking import Forking
 from holdfast.control.handover import HandoverLife
 from holdfast.control.membership import Membership
 from holdfast.control.outlet import Ledger, Moment
@@ -24,6 +25,7 @@ from holdfast.control.placement import Placement
 from holdfast.control.pool import Pool
 from holdfast.control.recovery import RecoveryLife
 from holdfast.control.replication import Replication
+from holdfast.control.residents import Residents
 from holdfast.control.run import RunLife
 from holdfast.control.state import State
 from holdfast.control.units import UnitLife
@@ -45,6 +47,8 @@ class Coordinator:
         intervals: Mapping[str, float] | None = None,
         splits: Splits | None = None,
         nexus: Nexus | None = None,
+        reads: Mapping[str, tuple[str, ...]] | None = None,
+        slack: int = 2,
     ) -> None:
         """Args:
         pipeline: its name.
@@ -53,12 +57,15 @@ class Coordinator:
         intervals: the batch interval of each segment, seconds.
         splits: the paths of each split.
         nexus: judges them; None: by the rules that come with Holdfast.
+        reads: the segments that each segment reads, upstream first.
+        slack: epochs that a sink may lie behind another and have caught up with it.
         """
         self.policy = policy or Policy()
         self.units = units
         self.intervals = dict(intervals or {})
         self.splits = splits or {}
         self._nexus = nexus or Nexus(default_rules())
+        self._reads, self._slack = dict(reads or {}), slack
         self._last_event_at: float | None = None
         self._compose(State.new(pipeline))
 
@@ -104,10 +111,22 @@ class Coordinator:
             intervals=self.intervals,
             out=ledger,
         )
+        self.forks = Forking(
+            state=state.fork_state,
+            units=state.unit_state,
+            recoveries=state.recovery_state,
+            signs=vitals.unit_signs,
+            connections=vitals.node_signs,
+            run=state.run,
+            policy=self.policy.tentative,
+            reads=self._reads,
+            slack=self._slack,
+            out=ledger,
+        )
         self._membership = Membership(
             state=state.node_state,
             signs=vitals.node_signs,
-            units=self._units,
+            units=Residents(units=self._units, forks=self.forks),
             candidates=vitals.pool,
             run=state.run,
             policy=self.policy,
@@ -165,6 +184,7 @@ class Coordinator:
             case e.HandoverRequested():
                 self._handover.begin(moment, event)
             case e.LaunchOpened():
+                self.forks.opened(moment, anew=event.launch != self.state.run.launch)
                 self._run.open_launch(moment, event)
                 self.paths.begin(moment)
             case e.PathCarried():
@@ -178,6 +198,8 @@ class Coordinator:
             case _:
                 assert_never(event)
         self._placement.place(moment)
+        if isinstance(event, e.Tick):
+            self.forks.look(moment)
         self._run.finish(moment)
         return self._out.take()
 

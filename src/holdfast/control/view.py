@@ -7,7 +7,10 @@ import re
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.events import UnitReport
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
+from holdfast.control.state.fork_state import ForkRecord
 from holdfast.control.status import (
+    ForkUnitView,
+    ForkView,
     NodeView,
     PathView,
     RecoveryView,
@@ -62,6 +65,7 @@ def view(
         term=state.run.term,
         coordinators=(*filter(None, [state.run.coordinator]), *followers),
         splits=tuple(_split(coordinator, name, now) for name in state.path_state.splits),
+        forks=tuple(_fork(coordinator, fork) for fork in state.fork_state.forks),
     )
 
 
@@ -84,6 +88,29 @@ def _split(coordinator: Coordinator, name: str, now: float) -> SplitView:
                 probe_in_s=None if item.probe_at is None else round(item.probe_at - now, 3),
             )
             for item in known.breakers
+        ),
+    )
+
+
+def _fork(coordinator: Coordinator, fork: ForkRecord) -> ForkView:
+    reports = coordinator.forks.reports if fork.ended_at is None else {}
+    return ForkView(
+        fork=fork.number,
+        began_at=fork.began_at,
+        ended_at=fork.ended_at,
+        reason=fork.reason,
+        why=fork.why,
+        silent=tuple(map(str, fork.silent)),
+        fidelity=dict(fork.fidelity),
+        units=tuple(
+            ForkUnitView(
+                unit=name,
+                node=unit.node if fork.ended_at is None else None,
+                generation=unit.generation,
+                running=unit.running and fork.ended_at is None,
+                epoch=reports[name].epoch if name in reports else None,
+            )
+            for name, unit in fork.units.items()
         ),
     )
 

@@ -17,7 +17,7 @@ from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import PATH_FAULTS, Schedule
 from holdfast.health.breaker import BreakerPolicy
-from holdfast.health.policy import Policy
+from holdfast.health.policy import Policy, Tentative
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.rundir.spec import RunSpec
@@ -55,6 +55,8 @@ class Campaign:
     epoch that closes it, for each stateful segment on its way."""
     ack_levels: int = 1
     """Levels of acknowledgement: with 2, any slice that is still to be read can be made again."""
+    tentative: Tentative = field(default_factory=Tentative)
+    """When results go on without an input that is gone; no tentative row may be left."""
     trim: bool = False
     """Trim what sources published as every run does; a copy is kept aside for the check. Faults
     begin when the first slices are trimmed."""
@@ -71,6 +73,7 @@ class Campaign:
             alone=tuple(own),
             breaker=self.breaker,
             rules=self.rules,
+            tentative=self.tentative,
         )
 
     @property

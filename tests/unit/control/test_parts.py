@@ -25,6 +25,7 @@ KINDS = {
     "recovery": f.RecoveryFact,
     "handover": f.HandoverFact,
     "paths": f.PathFact,
+    "forking": f.ForkFact,
 }
 COMMANDS = {
     "run": {"Finish"},
@@ -35,6 +36,7 @@ COMMANDS = {
     "recovery": set(),
     "handover": set(),
     "paths": {"StartProbe", "StopProbe", "TakePath"},
+    "forking": {"StartUnit", "StopUnit", "PutFork", "EndFork"},
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
 MODULES = {
@@ -46,6 +48,7 @@ MODULES = {
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
     "paths": {"state.path_state", "state.unit_state", "pool"},
+    "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
 NAMES = {
@@ -62,6 +65,8 @@ NAMES = {
     ("replication", "pool"): {"Elsewhere"},
     ("paths", "pool"): {"Candidate"},
     ("paths", "state.unit_state"): {"UnitRecord", "UnitState"},
+    ("forking", "state.recovery_state"): {"Recovery"},
+    ("forking", "state.unit_state"): {"UnitRecord"},
     ("placement", "units"): {"start_command"},
     ("placement", "state.unit_state"): {"UnitRecord"},
 }
@@ -71,6 +76,7 @@ PARTS = (
     "state/unit_state.py",
     "state/recovery_state.py",
     "state/path_state.py",
+    "state/fork_state.py",
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from holdfast.control.events import Unit
 from holdfast.control.facts import Fact
+from holdfast.control.state.fork_state import ForkRecord, ForkState
 from holdfast.control.state.node_state import NodeRecord, NodeState
 from holdfast.control.state.path_state import PathState
 from holdfast.control.state.recovery_state import Recovery, RecoveryState
@@ -32,6 +33,8 @@ class JournaledState(RunState):
     closed_recoveries: list[Recovery] = field(default_factory=list)
     next_recovery: int = 1
     splits: dict[str, SplitState] = field(default_factory=dict)
+    forks: list[ForkRecord] = field(default_factory=list)
+    hopeless_fork: bool = False
     last_at: float = 0.0
     timeline: list[Fact] = field(default_factory=list)
 
@@ -57,6 +60,8 @@ def journaled(state: State) -> JournaledState:
         closed_recoveries=state.recovery_state.closed,
         next_recovery=state.recovery_state.next_id,
         splits=state.path_state.splits,
+        forks=state.fork_state.forks,
+        hopeless_fork=state.fork_state.hopeless,
         last_at=state.last_at,
         timeline=state.timeline,
     )
@@ -89,6 +94,7 @@ def restored(found: JournaledState) -> State:
             next_id=found.next_recovery,
         ),
         path_state=PathState(splits=found.splits),
+        fork_state=ForkState(forks=found.forks, hopeless=found.hopeless_fork),
         last_at=found.last_at,
         timeline=found.timeline,
     )

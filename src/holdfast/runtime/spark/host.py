@@ -8,8 +8,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from holdfast.rundir.paths import (
 )
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
+from holdfast.runtime.log.forked import ForkedLog, Predict
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import Trimmer
@@ -48,26 +47,25 @@ from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.probe import Probe, Probes
 from holdfast.runtime.spark.units.rehearse import MakeUnit, rehearse
 from holdfast.runtime.spark.units.replay import Bench
+from holdfast.runtime.spark.units.starting import Starting, status_of, until_running
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
-from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.runtime.units.turns import Turns
 from holdfast.storage import open_storage
 from holdfast.streams.floors import RETAIN_BATCHES
 
 STOP_TIMEOUT_S = 15.0
-TURN_S = 20.0
-"""How long others wait at most for a unit to build its query."""
-TURN_POLL_S = 0.01
 FOLLOWER_BATCHES = 64
 """Batches that the log keeps beyond the usual where there are followers: they begin some behind."""
 
@@ -92,6 +90,7 @@ class SparkUnitHost:
         sabotage: bool = False,
         spark: SparkSession | None = None,
         scratch: Path | None = None,
+        predict: Predict = lambda *_: None,
     ) -> None:
         """Args as elsewhere; `sabotage`: faults can be put into the functions of paths."""
         self._deployment = deployment
@@ -103,6 +102,8 @@ class SparkUnitHost:
         self._partitions = partitions
         self._sabotage = sabotage
         self._probes = Probes()
+        self._predict = predict
+        """What share of the input results reflect that are computed without some of it."""
         self._spark = spark
         self._scratch = scratch or scratch_path(self._root, f"host-{os.getpid()}")
         """For what is rehearsed; removed with the node, also after a kill, by its launcher."""
@@ -115,12 +116,12 @@ class SparkUnitHost:
         self._healing = threading.RLock()
         self._turns = Turns(max(1, len(os.sched_getaffinity(0))))
         self._watch = NodeWatch()
-        self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
+        self._units: dict[UnitId, SparkUnit | ThreadUnit | Starting] = {}
         self._store = open_storage(self._root, told=self._watch.told)
         ship_by_value(pipeline)
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
-        starting = _Starting(unit, generation, self._turns.ask())
+        starting = Starting(unit, generation, self._turns.ask())
         with self._lock:
             self._units[unit] = starting
         threading.Thread(
@@ -143,7 +144,7 @@ class SparkUnitHost:
             raise JavaEndedError(f"the Java of this node has ended with {ended}")
         with self._lock:
             units = list(self._units.values())
-        return [_status(unit) for unit in units]
+        return [status_of(unit) for unit in units]
 
     def _java_ended(self) -> int | None:
         """The exit code of this node's own Java, None while it runs or was never started."""
@@ -247,7 +248,7 @@ class SparkUnitHost:
                 }
             return self._schemas
 
-    def _begin(self, starting: _Starting, clone_from: int | None) -> None:
+    def _begin(self, starting: Starting, clone_from: int | None) -> None:
         try:
             unit = self._make(starting.unit, starting.generation, clone_from)
         except Exception as error:  # noqa: BLE001 - told by poll()
@@ -261,11 +262,11 @@ class SparkUnitHost:
         self._turns.enter(starting.turn)
         try:
             if self._run(starting, unit):
-                _until_running(unit)
+                until_running(unit)
         finally:
             self._turns.leave()
 
-    def _run(self, starting: _Starting, unit: SparkUnit | ThreadUnit) -> bool:
+    def _run(self, starting: Starting, unit: SparkUnit | ThreadUnit) -> bool:
         """Let a unit run, unless it is not wanted any more."""
         with self._lock:
             if self._units.get(starting.unit) is not starting or starting.stopping:
@@ -286,9 +287,11 @@ class SparkUnitHost:
     ) -> SparkUnit | ThreadUnit:
         segment = self._deployment.segment(unit.segment)
         self._watch.start()
-        log = SliceLog(self._root, self._store)
+        log = self._log_of(unit, segment)
         begin(log, self._deployment)
         context = self._context(unit, generation, log)
+        if unit.fork is not None:
+            return self._forked(context)
         context = replace(context, healer=self._healer(context))
         if unit.shard in segment.followers:
             context = replace(context, lead=lead_of(context))
@@ -310,6 +313,29 @@ class SparkUnitHost:
             case "exporter":
                 self._claim(context)
                 return self._exporter(context, segment)
+
+    def _log_of(self, unit: UnitId, segment: Segment) -> SliceLog:
+        if unit.fork is None:
+            return SliceLog(self._root, self._store)
+        return ForkedLog(
+            self._root,
+            self._store,
+            unit=unit.name,
+            streams=self._deployment.streams_read(segment),
+            stateful=segment.stateful,
+            predict=self._predict,
+        )
+
+    def _forked(self, context: UnitContext) -> SparkUnit | ThreadUnit:
+        """A unit of a fork: of what reads, as sources have nothing to go on without."""
+        log = context.log
+        if context.segment.kind == "inner":
+            return ForkedUnit(context, **self._query_settings(context), clone_from=None)
+        log.claim(context.name, context.generation)
+        exact = log.newest_batch(context.unit.exact.name)
+        if isinstance(log, ForkedLog):
+            log.run(log.steps().begin(exact + 1))
+        return self._exporter(context, context.segment)
 
     def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
         hot = any(item.followers for item in self._deployment.segments)
@@ -376,15 +402,19 @@ class SparkUnitHost:
     def _spark_unit(
         self, context: UnitContext, *, clone_from: int | None, pipeline: Pipeline | None = None
     ) -> SparkUnit:
-        return SparkUnit(
-            context,
-            spark=self.session(),
-            pipeline=pipeline or self._own_pipeline(context),
-            schemas=self.schemas(),
-            starts=self._starts,
-            clone_from=clone_from,
-            partitions=self._partitions,
-        )
+        settings = self._query_settings(context, pipeline)
+        return SparkUnit(context, **settings, clone_from=clone_from)
+
+    def _query_settings(
+        self, context: UnitContext, pipeline: Pipeline | None = None
+    ) -> dict[str, Any]:
+        return {
+            "spark": self.session(),
+            "pipeline": pipeline or self._own_pipeline(context),
+            "schemas": self.schemas(),
+            "starts": self._starts,
+            "partitions": self._partitions,
+        }
 
     def _is_native(self, segment: Segment) -> bool:
         return isinstance(self._pipeline.operator(segment.operators[0]).source, SparkSource)
@@ -438,14 +468,15 @@ class SparkUnitHost:
             raise AssertionError("a sink operator has a sink")
         sinks = [(item.name, item.sink) for item in self._pipeline.sinks if item.sink]
         check_apart(sinks, self._root, taken=own_places(self._root))
-        delivery = make_delivery(
-            operator.sink,
-            context=context,
-            boundary=boundary,
-            schema=schema,
-            make_frame=lambda rows: self.session().createDataFrame(rows),
-        )
-        return ExporterUnit(context, delivery, schema)
+        place: dict[str, Any] = {
+            "context": context,
+            "boundary": boundary,
+            "schema": schema,
+            "make_frame": lambda rows: self.session().createDataFrame(rows),
+        }
+        if context.unit.fork is not None:
+            return TentativeExporter(context, make_tentative(operator.sink, **place), schema)
+        return ExporterUnit(context, make_delivery(operator.sink, **place), schema)
 
     def _crash(self) -> Crash:
         if not os.environ.get(CRASH_VARIABLE):
@@ -455,45 +486,3 @@ class SparkUnitHost:
     def _jvm_pid(self) -> int:
         jvm: Any = self.session()._jvm  # noqa: SLF001 - no public way to the process id
         return int(jvm.java.lang.ProcessHandle.current().pid())
-
-
-def _status(unit: SparkUnit | ThreadUnit | _Starting) -> UnitReport:
-    try:
-        return unit.status()
-    except (HoldfastError, OSError):
-        # What waits could not be read. The unit fails on it by name when it comes to read it; the
-        # others of this node have nothing to do with it.
-        return unit.progress.report
-
-
-class _Starting:
-    """Stands for a unit while its session and schemas are being made."""
-
-    def __init__(self, unit: UnitId, generation: int, turn: int) -> None:
-        self.unit, self.generation = unit, generation
-        self.turn = turn
-        self.stopping = False
-        self.progress = Progress(unit, generation)
-
-    def status(self) -> UnitReport:
-        return self.progress.report
-
-    def fail(self, error: BaseException, operator: str) -> None:
-        text = "".join(traceback.format_exception(error))
-        self.progress.tell(state="failed", error=text, operator=operator)
-
-    def cancel(self) -> None:
-        self.progress.tell(state="stopped")
-
-    def stop(self) -> None:
-        self.stopping = True
-
-    def join(self, timeout_s: float) -> None:
-        """Nothing runs yet."""
-
-
-def _until_running(unit: SparkUnit) -> None:
-    """Wait until a unit has built its query, or has failed; one that takes long holds up nobody."""
-    end = time.monotonic() + TURN_S
-    while _status(unit).state == "starting" and time.monotonic() < end:
-        time.sleep(TURN_POLL_S)
