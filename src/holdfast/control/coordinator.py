@@ -86,17 +86,7 @@ class Coordinator:
             policy=self.policy,
             out=ledger,
         )
-        self.paths = PathLife(
-            splits=self.splits,
-            state=state.path_state,
-            units=state.unit_state,
-            signs=vitals.unit_signs,
-            loads=vitals.pool,
-            heirs=self._handover,
-            nexus=self._nexus,
-            policy=self.policy,
-            out=ledger,
-        )
+        self.paths = self._path_life(ledger)
         self._units = UnitLife(
             state=state.unit_state,
             signs=vitals.unit_signs,
@@ -146,6 +136,19 @@ class Coordinator:
             nodes=self._membership,
             units=self._units,
             wanted=self.units,
+            out=ledger,
+        )
+
+    def _path_life(self, ledger: Ledger) -> PathLife:
+        return PathLife(
+            splits=self.splits,
+            state=self.state.path_state,
+            units=self.state.unit_state,
+            signs=self.vitals.unit_signs,
+            loads=self.vitals.pool,
+            heirs=self._handover,
+            nexus=self._nexus,
+            policy=self.policy,
             out=ledger,
         )
 
