@@ -108,7 +108,8 @@ class LocalStorage:
         while True:
             os.makedirs(_parent(path), exist_ok=True)
             file = open(path, "ab")  # noqa: SIM115 - the lock lasts as long as it is open
-            fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(OSError):  # without locks, nobody's end is seen
+                fcntl.flock(file, fcntl.LOCK_EX)
             if _is_file(file.fileno(), path):
                 break
             file.close()  # taken for one that a dead process left, before it was locked
@@ -129,7 +130,7 @@ class LocalStorage:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_file(file, path):
                 self.delete(name)  # under the lock: nobody can hold it meanwhile
-        except BlockingIOError:
+        except OSError:
             return True
         finally:
             os.close(file)

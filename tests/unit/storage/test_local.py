@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -198,6 +199,20 @@ def test_a_killed_process_holds_nothing(tmp_path):
     child.wait()
     assert not store.is_held("alive/w")
     assert store.names("alive") == []
+
+
+def test_without_locks_everyone_may_be_alive(tmp_path, monkeypatch):
+    """On a file system that has none, nobody is taken for dead."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOTSUP, "no locks here")
+
+    monkeypatch.setattr(local.fcntl, "flock", refuse)
+    store = LocalStorage(tmp_path)
+    let_go = store.hold("alive/w")
+    assert store.is_held("alive/w")
+    let_go()
+    assert not store.is_held("alive/w")
 
 
 def test_who_looks_for_the_dead_takes_nobody_for_one(tmp_path):
