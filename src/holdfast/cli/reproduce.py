@@ -23,7 +23,7 @@ _OUT = Path("out/reproduce")
 
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(help="ftc, fastrecover or ppa.", show_default=False)
+        str | None, typer.Argument(help="ftc, fastrecover, ppa or spate.", show_default=False)
     ] = None,
     figure: Annotated[
         str | None,

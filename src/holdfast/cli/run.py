@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from holdfast.cli import tentative as tentative_results
 from holdfast.cli.deployment import (
     Batch,
     Cut,
@@ -74,6 +76,7 @@ def run(
         Literal["inc", "topological"],
         typer.Option(help="Who comes back first when places are too few for all that failed."),
     ] = "inc",
+    tentative_after: tentative_results.After = None,
     duration: Annotated[
         str | None,
         typer.Option("--for", help="Stop when everything has run for this long, such as 60s."),
@@ -146,7 +149,10 @@ def run(
     def spec_of(deployment: Deployment) -> RunSpec:
         together = plan_together(planned, deployment, count)
         order = planned_order(pipeline, deployment, recovery_order)
-        policy = _policy(deployment, count, max_units, together, order)
+        policy = replace(
+            _policy(deployment, count, max_units, together, order),
+            tentative=tentative_results.tentative(tentative_after, pipeline, deployment, planned),
+        )
         return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
     spec = spec_of(deployment)

@@ -10,7 +10,8 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,7 +28,8 @@ from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.node.processes import session_members
-from holdfast.streams.records import Slice
+from holdfast.runtime.rescale import announce, outcome, rescale
+from holdfast.streams.records import Change, Slice
 from holdfast.testing.trials import Measured, Trial
 
 DEADLINE_S = 180.0
@@ -50,11 +52,12 @@ def run_trial(trial: Trial, folder: Path) -> Measured:
             return bench.catch_up()
         bench.settle()
         cpu = bench.cpu() if trial.cpu_s else {}
+        scaled = bench.scale() if trial.scales else Measured()
         recovery = []
         for killed in trial.kills:
             recovery.append(bench.kill(killed))
             bench.settle()
-        return Measured(recovery=tuple(recovery), cpu=cpu)
+        return replace(scaled, recovery=tuple(recovery), cpu=cpu)
 
 
 @contextmanager
@@ -95,6 +98,10 @@ class _Bench:
     trial: Trial
     deployment: Deployment
     run: LocalRun
+    _delays: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Per watched segment, when its slices were due and how late they were, while it is scaled."""
+    _noted: dict[str, int] = field(default_factory=dict)
+    """Up to which epoch."""
 
     @property
     def log(self) -> SliceLog:
@@ -141,10 +148,47 @@ class _Bench:
         self._until(all_back)
         return found
 
+    def scale(self) -> Measured:
+        """Change shards, one change after another, and see what that does to the slices."""
+        began, log = time.time(), self.log
+        self._noted = {name: log.run(log.steps().last_end(name)) for name in self.trial.watched}
+        handovers = []
+        for segment, shards in self.trial.scales:
+            asked = time.time()
+            put = rescale(log, self.deployment.segment(segment), shards, reason="a trial")
+            announce(self.run.run_dir, put)
+            self._until(partial(self._handed_over, put))
+            pauses = [done.pause_s for change in put if (done := outcome(log, change))]
+            usual_s = self._interval(segment) * self.deployment.epoch_s
+            handovers.append((shards, asked - began, max(0.0, max(pauses) - usual_s)))
+            self.settle()
+        self._note()
+        found = {
+            name: tuple((due - began, late) for due, late in each)
+            for name, each in self._delays.items()
+        }
+        return Measured(handovers=tuple(handovers), delays=found)
+
+    def _handed_over(self, put: Sequence[Change]) -> bool:
+        return all(outcome(self.log, change) for change in put)
+
+    def _note(self) -> None:
+        """Take down what was published since, before it is trimmed."""
+        log = self.log
+        for name, after in self._noted.items():
+            steps = log.steps()
+            for end in log.run(steps.ends(name, after)):
+                items = log.run(steps.read(name, self._noted[name], end))
+                times = [at for item in items if (at := log.put_time(item)) is not None]
+                if times:
+                    due = self._due(items[-1], name)
+                    self._delays.setdefault(name, []).append((due, max(0.0, max(times) - due)))
+                self._noted[name] = end
+
     def catch_up(self) -> Measured:
         """How long the last watched segment takes for all that waits."""
         segment = self.trial.watched[-1]
-        unit = _unit(segment)
+        unit = self._unit(segment)
         self._until(lambda: self.log.range(unit, 0) is not None)
         first = self.log.need_range(unit, 0)
         began = self.log.put_time(first)
@@ -169,9 +213,15 @@ class _Bench:
 
     # What the log says
 
+    def _unit(self, segment: str) -> str:
+        """The first of those that carry a segment's output now."""
+        carriers = self.log.carriers(segment)
+        return carriers[0].unit if carriers else UnitId(segment=segment).name
+
     def _newest(self, segment: str) -> int:
-        number = self.log.newest_batch(_unit(segment))
-        while number >= 0 and self.log.slice(_unit(segment), number) is None:
+        unit = self._unit(segment)
+        number = self.log.newest_batch(unit)
+        while number >= 0 and self.log.slice(unit, number) is None:
             number -= 1
         return number
 
@@ -188,7 +238,7 @@ class _Bench:
 
     def _first_after(self, segment: str, number: int, killed: float) -> float | None:
         """From the kill, or from when it was due, to the first slice from a number on."""
-        for item in self.log.slices_from(_unit(segment), number):
+        for item in self.log.slices_from(self._unit(segment), number):
             at = self.log.put_time(item)
             if at is not None and at > killed:
                 return max(0.0, at - max(killed, self._due(item, segment)))
@@ -198,7 +248,7 @@ class _Bench:
         last = self._newest(segment)
         return last - STEADY >= first and all(
             item is not None and item.upto - item.after == self._interval(segment)
-            for item in (self.log.slice(_unit(segment), last - n) for n in range(STEADY))
+            for item in (self.log.slice(self._unit(segment), last - n) for n in range(STEADY))
         )
 
     def _in_time(self, segment: str, item: Slice) -> bool:
@@ -213,9 +263,8 @@ class _Bench:
 
     def _node(self, segment: str) -> str:
         """The node of the replica that publishes."""
-        units = [
-            unit for unit in self.run.status().units if UnitId.parse(unit.unit).segment == segment
-        ]
+        name = self._unit(segment)
+        units = [unit for unit in self.run.status().units if UnitId.parse(unit.unit).name == name]
         found = next((unit for unit in units if unit.leads), units[0]).node
         if found is None:
             raise CheckFailedError(f"{segment} has no node")
@@ -233,8 +282,5 @@ class _Bench:
         while not condition():
             if time.monotonic() > end:
                 raise CheckFailedError(f"not seen within {DEADLINE_S:.0f} s: {self.trial.watched}")
+            self._note()
             time.sleep(POLL_S)
-
-
-def _unit(segment: str) -> str:
-    return UnitId(segment=segment).name

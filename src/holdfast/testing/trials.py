@@ -27,6 +27,8 @@ class Trial:
     """Epochs that a batch of an operator's segment spans, if not one."""
     kills: tuple[tuple[str, ...], ...] = ()
     """One failure after another: the segments whose nodes are killed at once."""
+    scales: tuple[tuple[str, int], ...] = ()
+    """Segments with the shards they get, one change after another, before the first kill."""
     cpu_s: float = 0.0
     """How long CPU is measured, seconds, before the first kill; 0: it is not."""
     behind_s: float = 0.0
@@ -40,6 +42,12 @@ class Measured:
     recovery: tuple[Mapping[str, float], ...] = ()
     """Per failure and watched segment, seconds until its next slice: from the kill, or from when
     that slice was due if that was later."""
+    handovers: tuple[tuple[int, float, float], ...] = ()
+    """Per change of shards: how many there were then, when it was asked for, seconds on the clock
+    of `delays`, and the pause between slices of the old shape and the new, beyond the usual."""
+    delays: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
+    """Per watched segment, while it was scaled: when a slice was due, and how long after that all
+    shards had published it."""
     cpu: Mapping[str, float] = field(default_factory=dict)
     """Per watched segment, cores that its node kept busy."""
     catch_up_s: float | None = None

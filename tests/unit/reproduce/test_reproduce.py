@@ -53,12 +53,13 @@ def verdicts(made):
 
 
 def test_the_list_has_every_figure_that_can_be_made():
-    """FTC 3, 4, 7, 8, III; FastRecover 4.1 to 4.14; PPA 8 to 20; each once, with its paper."""
+    """FTC 3, 4, 7, 8, III; FastRecover 4.1 to 4.14; PPA 8 to 20; SPATE 12 to 14; each once."""
     found = {(item.paper, item.figure) for item in FIGURES}
     assert found == {
         *(("ftc", name) for name in ("3", "4", "7", "8", "III")),
         *(("fastrecover", f"4.{k}") for k in range(1, 15)),
         *(("ppa", str(k)) for k in range(8, 21)),
+        *(("spate", str(k)) for k in range(12, 15)),
     }
     assert len(FIGURES) == len(found)
     assert {paper for paper, _ in found} <= set(PAPERS)
@@ -84,7 +85,7 @@ def test_what_is_not_there_is_said_in_one_line():
     """An unknown paper, a paper of measurements only, an unknown figure."""
     for paper, figure, words in (
         ("nobody", None, "no paper 'nobody'"),
-        ("spate", None, "no figure that planning"),
+        ("pathfinder", None, "no figure that planning"),
         ("ftc", "99", "no figure '99'"),
     ):
         with pytest.raises(BadInputError, match=words):

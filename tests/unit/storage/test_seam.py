@@ -101,9 +101,12 @@ LISTED = {
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/units/life.py": ("iterdir read_text", MACHINE),
     "runtime/units/exporters.py": (
-        "glob mkdir open os.fsync os.link sqlite3.connect sync_folder unlink",
+        "glob mkdir open os.fsync os.link sync_folder unlink",
         SINK,
     ),
+    "runtime/units/superseded.py": ("is_dir iterdir sync_folder unlink", SINK),
+    "runtime/units/tables.py": ("sqlite3.connect", SINK),
+    "runtime/units/tentative.py": ("mkdir open os.fsync os.link sync_folder unlink", SINK),
     "runtime/units/files.py": (
         "is_file os.listdir os.scandir st_mtime_ns st_size stat",
         INPUT,
@@ -127,6 +130,7 @@ LISTED = {
     "verify/keep.py": ("mkdir shutil.copyfile", APART),
     "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
     "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
+    "verify/tentative.py": ("is_dir is_file iterdir sqlite3.connect", APART),
 }
 
 PATH_METHODS = {

@@ -67,8 +67,11 @@ class SparkHealer:
         self._workshop, self._log, self._crash = workshop, records, crash
 
     def heal(self, inputs: Inputs, after: int, upto: int, *, heeded: int, tell: Tell) -> int | None:
-        with self._workshop.alone:
-            return self._heal(inputs, after, upto, heeded=heeded, tell=tell, beyond=True)
+        try:
+            with self._workshop.alone:
+                return self._heal(inputs, after, upto, heeded=heeded, tell=tell, beyond=True)
+        except TrimmedError:
+            return None  # the reader was left behind: nobody needs what it misses
 
     def _heal(
         self, inputs: Inputs, after: int, upto: int, *, heeded: int, tell: Tell, beyond: bool
