@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,9 +104,8 @@ class TentativeExporter(ThreadUnit):
         self._batching = Batching(batch_epochs=context.segment.batch_epochs)
         self.reach = self._batching.reach
 
-    def propose(self, after: int, ends: Any, limit: int | None) -> Proposal | None:
-        found: list[End] = list(ends)
-        proposed = self._batching.propose(after, found, limit)
+    def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
+        proposed = self._batching.propose(after, ends, limit)
         self.progress.tell(waiting=proposed.upto - after if proposed else 0)
         return proposed
 
