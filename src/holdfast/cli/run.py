@@ -391,11 +391,11 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
     drawn = console.is_terminal and not quiet
     end: float | None = None
     epoch_s = local.spec.deployment.epoch_s
-    keeper = Keeper(local.run_dir)
     view: RunView | None = None
     said = ""
     warned: str | None = None
-    with Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext() as live:
+    shown = Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext()
+    with Keeper(local.run_dir, _note) as keeper, shown as live:
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
@@ -416,7 +416,6 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
             pause = 0.5 if end is None else max(0.0, min(0.5, end - time.monotonic()))
             if local.launcher.finished.wait(pause):
                 break
-    keeper.save()
     return view
 
 
