@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from holdfast.plan import Plan
 
 NEVER = "never"
+PLAN = "plan"
 After = Annotated[
     str | None,
     typer.Option(
         "--tentative-after",
         help="How long an input may be gone before results go on without it, marked tentative: a "
-        "time such as 5s, or never; default: what the plan's bound on recoveries allows.",
+        "time such as 5s; plan: what its bound on recoveries allows; default: never.",
     ),
 ]
 
@@ -27,16 +28,21 @@ def tentative(
     after: str | None, pipeline: Pipeline, deployment: Deployment, plan: Plan | None
 ) -> Tentative:
     """When to go on without an input, and what share of the input results then reflect."""
+    from holdfast.errors import BadInputError
     from holdfast.health.policy import Tentative
     from holdfast.plan import JointPlan
     from holdfast.quantities import parse_time
 
     at_once: tuple[str, ...] = ()
-    if after == NEVER:
+    if after is None or after == NEVER:
         return Tentative()
-    if after is not None:
-        after_s = parse_time(after, where="--tentative-after")
-    elif isinstance(plan, JointPlan) and plan.max_recovery is not None:
+    if after == PLAN:
+        if not isinstance(plan, JointPlan) or plan.max_recovery is None:
+            raise BadInputError(
+                "there is no plan with a bound on recoveries",
+                where="--tentative-after",
+                hint="write a time such as 5s, or plan with --max-recovery",
+            )
         # Nobody waits for a bound that is known to be missed.
         after_s = plan.max_recovery
         late = {name for name, one in plan.recovery_latency.items() if one.p95 > after_s}
@@ -44,7 +50,7 @@ def tentative(
             segment.name for segment in deployment.segments if late & set(segment.operators)
         )
     else:
-        return Tentative()
+        after_s = parse_time(after, where="--tentative-after")
     return Tentative(after_s=after_s, at_once=at_once, fidelity=_shares(pipeline, deployment))
 
 

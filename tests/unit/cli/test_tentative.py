@@ -30,7 +30,7 @@ def test_nothing_is_tentative_unless_asked_for(pipeline):
     """Neither without a plan nor where it is switched off."""
     plan = JointPlan(algorithm="exact", feasible=True, max_recovery=2.0)
     deployment = deploy(pipeline, cuts="none")
-    assert tentative(None, pipeline, deployment, None) == Tentative()
+    assert tentative(None, pipeline, deployment, plan) == Tentative()
     assert tentative("never", pipeline, deployment, plan) == Tentative()
 
 
@@ -46,8 +46,8 @@ def test_a_time_is_taken_as_it_is(pipeline):
         tentative("soon", pipeline, deploy(pipeline, cuts="none"), None)
 
 
-def test_the_bound_of_a_plan_is_the_default(pipeline):
-    """And nobody waits for what is predicted to miss it."""
+def test_the_bound_of_a_plan_can_be_asked_for(pipeline):
+    """And nobody waits for what is predicted to miss it; a plan without one is refused."""
     plan = JointPlan(
         algorithm="exact",
         feasible=True,
@@ -57,7 +57,10 @@ def test_the_bound_of_a_plan_is_the_default(pipeline):
             "right": Latency(median=2.0, p95=3.0),
         },
     )
-    found = tentative(None, pipeline, deploy(pipeline, cuts="none"), plan)
+    deployment = deploy(pipeline, cuts="none")
+    with pytest.raises(BadInputError, match="no plan with a bound"):
+        tentative("plan", pipeline, deployment, None)
+    found = tentative("plan", pipeline, deployment, plan)
     assert (found.after_s, found.at_once) == (2.0, ("right",))
 
 
