@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from holdfast.cli import tentative as tentative_results
+from holdfast.cli.breakers import Breaker, own_nodes, with_paths
 from holdfast.cli.deployment import (
     Batch,
     Cut,
@@ -52,6 +53,9 @@ def run(
     plan: Annotated[
         Path | None, typer.Option("--plan", "-p", help="Plan as JSON: where to cut.")
     ] = None,
+    replan: Annotated[
+        bool, typer.Option("--replan", help="Resume with the plan made again from what was seen.")
+    ] = False,
     cut: Cut = None,
     shards: Shards = None,
     batch: Batch = None,
@@ -72,6 +76,7 @@ def run(
     max_units: Annotated[
         int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
     ] = 16,
+    breaker: Breaker = None,
     recovery_order: Annotated[
         Literal["inc", "topological"],
         typer.Option(help="Who comes back first when places are too few for all that failed."),
@@ -119,6 +124,7 @@ def run(
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
+    from holdfast.cli.learning import keep_plan, replan_run
     from holdfast.cli.resume import Starts, check_resume, reset_operators
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
@@ -134,6 +140,8 @@ def run(
     app = absolute_app(app)
     planned = None if plan is None else load_plan(plan)
     pipeline = made_pipeline(app, _note)
+    if replan:
+        planned = replan_run(app, pipeline, run_dir or Path("runs") / pipeline.name, plan, _note)
     deployment = make_deployment(
         pipeline,
         plan=planned,
@@ -153,6 +161,7 @@ def run(
             _policy(deployment, count, max_units, together, order),
             tentative=tentative_results.tentative(tentative_after, pipeline, deployment, planned),
         )
+        policy = with_paths(policy, deployment, breaker or ())
         return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
     spec = spec_of(deployment)
@@ -164,7 +173,7 @@ def run(
     if host == "spark":
         sound_pipeline(app, _note, made=pipeline)
     launch = LaunchSettings(
-        nodes=count,
+        nodes=count + own_nodes(deployment),
         spares=plan_spares(planned, spares),
         domains=domains,
         coordinators=coordinators,
@@ -184,6 +193,7 @@ def run(
     with _interruptible():
         try:
             local.start()
+            keep_plan(directory, planned)
             with autoscaled(local, autoscale, _note):
                 view = _watch(local, limit_s, quiet=as_json)
         except KeyboardInterrupt:
@@ -199,6 +209,7 @@ def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> No
     """Show units, nodes and recoveries of a running pipeline."""
     from rich.console import Console
 
+    from holdfast.cli.learning import warnings
     from holdfast.cli.live import live_view, tracebacks
     from holdfast.rundir.spec import read_spec
 
@@ -208,7 +219,11 @@ def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> No
     if as_json:
         print(json.dumps(view.to_json()))  # noqa: T201
         return
-    Console().print(live_view(view, epoch_s=read_spec(directory).deployment.epoch_s))
+    spec = read_spec(directory)
+    console = Console()
+    console.print(live_view(view, epoch_s=spec.deployment.epoch_s))
+    for line in warnings(directory, spec.app):
+        console.print(line, style="yellow", highlight=False)
     for text in tracebacks(view):
         print(f"\n{text}")  # noqa: T201
 
@@ -348,9 +363,10 @@ def _policy(
     from holdfast.health.policy import Policy
 
     most = max([len(group) for group in together], default=0)
-    if len(deployment.replicas()) > nodes * max_units or most > max_units:
+    units = len(deployment.replicas()) - own_nodes(deployment)
+    if units > nodes * max_units or most > max_units:
         raise BadInputError(
-            f"{len(deployment.replicas())} units do not fit on {nodes} nodes of {max_units} each",
+            f"{units} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
     return Policy(
@@ -367,6 +383,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
     from rich.console import Console
     from rich.live import Live
 
+    from holdfast.cli.learning import Keeper
     from holdfast.cli.live import failures, headline, live_view, retries
     from holdfast.control.shell.wire import ConnectionLostError
 
@@ -377,10 +394,12 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
     view: RunView | None = None
     said = ""
     warned: str | None = None
-    with Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext() as live:
+    shown = Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext()
+    with Keeper(local.run_dir, _note) as keeper, shown as live:
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
+                keeper.look(view)
                 if limit_s is not None and end is None and view.status not in _STARTING:
                     end = time.monotonic() + limit_s
                 line = headline(view).plain.split("  ")[1]

@@ -38,6 +38,7 @@ LISTED = {
         "tempfile.TemporaryDirectory write_bytes",
         MACHINE,
     ),
+    "cli/help.py": ("exists", INPUT),
     "cli/init.py": ("exists mkdir read_text write_text", INPUT),
     "cli/plan.py": ("exists write_text", INPUT),
     "cli/profile.py": ("is_dir mkdir os.access replace write_text", INPUT),
@@ -54,13 +55,14 @@ LISTED = {
     ),
     "control/shell/seat.py": ("unlink", CONTROL),
     "faults/inject.py": (
-        "exists is_file os.truncate read_bytes rename st_size stat unlink write_bytes write_text",
+        "exists is_file mkdir os.truncate read_bytes rename st_size stat unlink write_bytes "
+        "write_text",
         APART,
     ),
     "faults/schedule.py": ("read_text", INPUT),
     "inputs.py": ("read_bytes st_size stat", INPUT),
     "pipeline/load.py": ("is_file", INPUT),
-    "profile/cache.py": ("mkdir replace st_mtime stat write_text", MACHINE),
+    "profile/cache.py": ("exists mkdir replace st_mtime stat write_text", MACHINE),
     "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
     "rundir/application.py": ("is_file", INPUT),
     "rundir/endpoint.py": ("os.open read_text replace unlink", CONTROL),
@@ -79,6 +81,7 @@ LISTED = {
     "runtime/node/processes.py": ("open", MACHINE),
     "runtime/node/program.py": ("mkdir touch", MACHINE),
     "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
+    "runtime/spark/frames/sabotage.py": ("read_text", APART),
     "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
     "runtime/spark/start/archive.py": (
         "exists fcntl.flock glob mkdir open read_text replace unlink",
@@ -120,6 +123,7 @@ LISTED = {
         "glob mkdir sqlite3.connect tempfile.mkdtemp write_text",
         INPUT,
     ),
+    "testing/path_trials.py": ("exists st_mtime stat", APART),
     "testing/fake_host.py": (
         "exists mkdir os.link os.listdir read_text replace shutil.copyfile unlink write_text",
         FAKE,
