@@ -187,9 +187,10 @@ class Coordinator:
             case e.HandoverRequested():
                 self._handover.begin(moment, event)
             case e.LaunchOpened():
-                self.forks.opened(moment, anew=event.launch != self.state.run.launch)
+                anew = event.launch != self.state.run.launch
+                self.forks.opened(moment, anew=anew)
                 self._run.open_launch(moment, event)
-                self.paths.begin(moment)
+                self.paths.begin(moment, anew=anew)
             case e.PathCarried():
                 self.paths.carried(moment, event)
             case e.PathAsked():

@@ -127,11 +127,17 @@ class PathLife:
         self._left: dict[tuple[str, int], float] = {}
         """When generations of units were left that have not ended yet."""
 
-    def begin(self, moment: Moment) -> None:
-        """A coordinator begins to lead."""
+    def begin(self, moment: Moment, *, anew: bool) -> None:
+        """A coordinator begins to lead; in a new launch what a person has opened stays so.
+
+        Whoever launches has had the chance to repair the rest.
+        """
         for split, paths in self._wanted.items():
             before = self._state.splits.get(split)
-            made = b.Breakers(paths, now=moment.now, policy=self._policy.breaker, before=before)
+            known = b.forgiven(before) if anew and before is not None else before
+            made = b.Breakers(paths, now=moment.now, policy=self._policy.breaker, before=known)
+            # Who is active follows from the breakers; the records are asked for it below.
+            made.handle(b.Tick(), moment.now, can_probe=False)
             self._splits[split] = _Split(breakers=made)
             if made.state != before:
                 self._out.record(
@@ -150,8 +156,13 @@ class PathLife:
             self._handle(moment, name, b.Tick())
             active = split.breakers.active
             due = moment.now - split.looked_at >= LOOK_S
-            if due and active is not None and active != split.carried:
+            if due and active is not None and not self._as_wanted(name, split, active):
                 self._take(moment, name, "it is to carry the stream and does not")
+
+    def _as_wanted(self, name: str, split: _Split, active: str) -> bool:
+        """Whether the active path carries; others run if somebody else has cut the stream."""
+        there = {record.unit for record in self._units.of_segment(name)}
+        return active == split.carried and there == set(split.units)
 
     def carried(self, moment: Moment, event: PathCarried) -> None:
         """The records say which path carries a split's stream."""

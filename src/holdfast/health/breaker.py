@@ -406,6 +406,12 @@ class Breakers:
         self._commands.append(Activate(path=self._active, before=before, why=why))
 
 
+def forgiven(split: SplitState) -> SplitState:
+    """What is remembered in another launch: what people have asked for."""
+    kept = tuple(breaker for breaker in split.breakers if breaker.by_hand)
+    return SplitState(breakers=kept, preferred=split.preferred)
+
+
 def _resumed(breaker: Breaker, now: float) -> Breaker:
     """As a coordinator finds it that has taken over: nobody has an eye on its probe any more."""
     if breaker.state != "half-open":

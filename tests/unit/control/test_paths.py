@@ -349,3 +349,30 @@ def test_facts_tell_the_story(world):
     assert told[:4] == ["unit_down", "recovery_began", "breaker_changed", "path_taken"]
     assert "path_left" in told
     assert facts(world.tick(0.1)) == []
+
+
+def test_a_cut_by_somebody_else_is_answered(world):
+    """A leader that was deposed may have put one more change: the path that is to carry is back."""
+    node = world.where(SCORE)
+    world.records.changes.append("rules")
+    other = world.records.unit
+    world.log[other] = -1
+    world.set(node, SCORE, state="ended", heirs=(str(other),))
+    world.beat(node)
+    assert world.coordinator.state.unit(other) is not None
+    world.nodes[node].units.pop(SCORE)
+    world.tick(3.0)
+    assert world.records.changes == ["model", "rules", "model"]
+    assert world.coordinator.state.unit(other) is None
+    world.all_run(3)
+    assert world.all_running()
+
+
+def test_another_launch_forgives_what_no_person_has_opened(world):
+    """Whoever launches has had the chance to repair it."""
+    fail(world)
+    world.ask("open", "rules")
+    assert world.split.active is None
+    world.launch = "L2"
+    world.do(e.LaunchOpened(cause=world.cause(), launch="L2"))
+    assert (world.split.active, world.breaker("rules").by_hand) == ("model", True)

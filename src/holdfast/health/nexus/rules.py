@@ -113,7 +113,7 @@ class NoOutput(Rule):
     hold_s: float = 1.0
     usual: float = 3.0
     """How many times the longest pause between two outputs that it has shown before."""
-    first_s: float = 30.0
+    first_s: float = 60.0
     """How long an operator may take to its first output."""
     early_s: float = 10.0
     """Limit while it has given out less than `early` times in sight: it is warming up."""
