@@ -186,7 +186,6 @@ def expectations(
         rows += [float(model.load.emitted.value[v]) for v in sources]
         planned = plan.segments[i]
         found[planned.name] = Expected(
-            plan=segment,
             operators=planned.operators,
             rate_in=sum(rows),
             batch_s=float(lag[i]),

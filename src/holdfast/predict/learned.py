@@ -21,7 +21,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from holdfast.predict.segments import SegmentPlan
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 
 FORMAT = "holdfast-learned/1"
@@ -125,7 +124,6 @@ class Drift:
 class Expected:
     """What a profile makes one expect of a segment that runs, seconds and rows."""
 
-    plan: SegmentPlan
     operators: tuple[str, ...]
     """Names, the output operator last."""
     rate_in: float

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.predict.learned import KEPT, Expected, Learned, Recovery, Seen, changed, refined
-from holdfast.predict.segments import SegmentPlan
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 
 pytestmark = pytest.mark.unit
@@ -27,7 +26,6 @@ STATISTICS = Statistics(
 )
 EXPECTED = {
     "count": Expected(
-        plan=SegmentPlan(operators=(0,), interval_s=2.0, snapshot_batches=10),
         operators=("count",),
         rate_in=1000.0,
         batch_s=0.4,
