@@ -174,8 +174,11 @@ def expectations(
 
     model = RecoveryModel(topology, statistics)
     prediction = _predicted(topology, statistics, plan)
+    segments = _segment_plans(topology, plan)
+    # A run counts a batch from when its input is there, as a model counts its lag.
+    lag = model.paced(segments, prediction.pace).lag_s
     found = {}
-    for i, segment in enumerate(_segment_plans(topology, plan)):
+    for i, segment in enumerate(segments):
         inside = set(segment.operators)
         read = [u for v in inside for u in topology.upstream[v] if u not in inside]
         rows = [float(model.load.emitted.value[u]) for u in read]
@@ -186,7 +189,7 @@ def expectations(
             plan=segment,
             operators=planned.operators,
             rate_in=sum(rows),
-            batch_s=float(prediction.pace.batch_s[i]),
+            batch_s=float(lag[i]),
             state_bytes=float(model.load.state.value[list(segment.operators)].sum()),
             restore_s=float(prediction.phases.restore[i]),
         )

@@ -33,7 +33,9 @@ log = logging.getLogger("holdfast.launch")
 WATCH_S = 0.02
 RECONNECT_S = 0.1
 ASK_S = 1.0
-"""Between two questions how recoveries stand, and how long an answer may take."""
+"""Between two questions how recoveries stand."""
+ANSWER_S = 0.25
+"""How long an answer may take: nobody looks after the processes meanwhile."""
 LOOK_S = 0.25
 """How often it is looked at who leads: a leader that hangs keeps its connections."""
 OUTPUT_S = 5.0
@@ -338,7 +340,7 @@ class LocalLauncher:
             return
         self._asked_at = now
         try:
-            with ControlClient(self._run_dir, timeout_s=ASK_S) as client:
+            with ControlClient(self._run_dir, timeout_s=ANSWER_S) as client:
                 view = client.status()
         except (ConnectionLostError, BadInputError) as error:
             log.debug("cannot see recoveries: %s", error)
