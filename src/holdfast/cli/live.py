@@ -37,7 +37,7 @@ def live_view(view: RunView, *, epoch_s: float, trouble: str | None = None) -> R
     if view.recoveries:
         parts.append(recoveries_table(view))
     parts += [Text(line, style="yellow") for line in forked(view)]
-    parts += [Text(line, style="yellow") for line in (*retries(view), *busy(view))]
+    parts += [Text(line, style="yellow") for line in (*retries(view), *busy(view), *detours(view))]
     parts += [Text(line, style="red") for line in failures(view)]
     parts += warning(trouble or view.trouble)
     return Group(*parts)
@@ -170,6 +170,20 @@ def forked(view: RunView) -> list[str]:
 def busy(view: RunView) -> list[str]:
     """One line per unit that makes no batch because something takes it long."""
     return [f"{unit.unit} is {unit.doing}" for unit in view.units if unit.doing]
+
+
+def detours(view: RunView) -> list[str]:
+    """One line per split that does not take its first path."""
+    found = []
+    for split in view.splits:
+        first = split.paths[0]
+        if split.active is None:
+            found.append(f"{split.split}: all paths are down; its input waits in the log")
+        elif split.active != first.path:
+            found.append(
+                f"{split.split} takes {split.active}; {first.path} {first.state}: {first.why}"
+            )
+    return found
 
 
 def tracebacks(view: RunView) -> list[str]:

@@ -176,7 +176,7 @@ class PathLife:
         if active is None:
             self._leave(moment, event.split, keep=())
         elif event.path == active:
-            self._leave(moment, event.split, keep=event.units)
+            self._leave(moment, event.split, keep=self._up(event.units))
             self._heirs.begin(
                 moment,
                 HandoverRequested(
@@ -188,6 +188,11 @@ class PathLife:
                     reason=event.reason,
                 ),
             )
+
+    def _up(self, units: tuple[UnitId, ...]) -> tuple[UnitId, ...]:
+        """Those that are not held: of a path, its breaker says whether it is tried again."""
+        records = [(unit, self._units.of(unit)) for unit in units]
+        return tuple(unit for unit, known in records if known is None or known.phase != "held")
 
     def heard(self, moment: Moment, event: Heartbeat) -> None:
         """A live node has told how its units and its processes do."""

@@ -1,0 +1,123 @@
+"""Splits under random schedules: whatever fails in whatever order, the active path ends up running.
+
+Every step is checked by the world: units of splits alone on their nodes, an active path with a
+closed breaker, no unit started twice, and a journal that gives the same state back.
+"""
+
+import numpy as np
+import pytest
+from tests.unit.control.test_paths import SplitWorld
+
+from holdfast.control import events as e
+
+pytestmark = pytest.mark.unit
+
+STEPS = 60
+
+
+class Chance:
+    """One schedule of faults, drawn from a seed."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.world = SplitWorld()
+        self.joined = 0
+        for _ in range(3):
+            self.join()
+        self.world.all_run(6)
+
+    def join(self):
+        self.world.join(f"m{self.joined}", spare=self.joined >= 2)
+        self.joined += 1
+
+    def pick(self, items):
+        found = list(items)
+        return found[int(self.rng.integers(len(found)))] if found else None
+
+    def step(self):
+        world = self.world
+        live = [name for name in world.nodes if name in world.coordinator.state.nodes]
+        match int(self.rng.integers(10)):
+            case 0 | 1:
+                world.all_run(int(self.rng.integers(1, 6)))
+            case 2:
+                self.fail()
+            case 3:
+                if (node := self.pick(live)) is not None:
+                    world.exit(node)
+                    self.join()
+            case 4:
+                if (path := self.pick(world.probes)) is not None and world.probes[
+                    path
+                ].node in live:
+                    world.ended(path, good=bool(self.rng.integers(2)))
+            case 5:
+                self.restart()
+            case 6:
+                world.answers = bool(self.rng.integers(4))
+            case 7:
+                world.ask(self.pick(["open", "close", "prefer"]), self.pick(["model", "rules"]))
+            case 8:
+                world.advance(float(self.rng.uniform(0.5, 8.0)))
+            case 9:
+                if (node := self.pick(live)) is not None:
+                    world.now += 0.3
+                    world.beat(node, suspended=1)
+
+    def fail(self):
+        for node, fake in self.world.nodes.items():
+            for unit, told in fake.units.items():
+                if unit.segment == "score" and told.state == "running":
+                    self.world.set(node, unit, state="failed", error="ValueError: no")
+                    self.world.beat(node)
+                    if fake.units[unit].state == "failed":  # else it was started anew at once
+                        del fake.units[unit]
+                    return
+
+    def restart(self):
+        world = self.world
+        before = world.coordinator.state
+        world.coordinator = world.made()
+        world.coordinator.replay(None, world.journal)
+        assert world.coordinator.state == before
+        world.do(e.LaunchOpened(cause=world.cause(), launch=world.launch))
+        for name in list(world.nodes):
+            if name in world.coordinator.state.nodes:
+                world.hello(name)
+            else:
+                del world.nodes[name]
+
+    def heal(self):
+        """Faults are over, and a person closes what is open."""
+        world = self.world
+        world.answers = True
+        for path in ("model", "rules"):
+            world.ask("close", path)
+        world.ask("prefer", "")
+        for name in list(world.nodes):
+            if name not in world.coordinator.state.nodes:
+                del world.nodes[name]
+        while len(world.nodes) < 3:
+            self.join()
+        for _ in range(40):
+            world.now += 0.5
+            for name in list(world.nodes):
+                if name in world.coordinator.state.nodes:
+                    world.run(name)
+            world.tick()
+            for path in [p for p, probe in world.probes.items() if probe.node in world.nodes]:
+                world.ended(path, good=True)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_active_path_runs_in_the_end(seed):
+    """And nothing else of its split does."""
+    chance = Chance(seed)
+    for _ in range(STEPS):
+        chance.step()
+    chance.heal()
+    world = chance.world
+    assert (world.split.active, world.split.carried) == ("model", "model")
+    assert world.all_running()
+    there = [str(unit) for unit in world.coordinator.state.units]
+    assert there == ["src.0#0", str(world.records.unit)]
