@@ -30,6 +30,7 @@ from holdfast.cli.deployment import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.cli.resume import Resume
     from holdfast.control.client import ControlClient
     from holdfast.control.status import RunView
     from holdfast.deployment import Deployment
@@ -143,7 +144,10 @@ def run(
 
     spec = spec_of(deployment)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
-    resumed = check_resume(directory, spec, reset or [], Starts.parse(begin or []))
+    stateful = [operator.name for operator in pipeline.operators if operator.keeps_state]
+    resumed = check_resume(
+        directory, spec, reset or [], Starts.parse(begin or []), stateful=stateful
+    )
     spec = spec_of(resumed.spec.deployment) if resumed else spec
     fresh = resumed.fresh if resumed else {}
     check_sinks(pipeline, directory, fresh)
@@ -157,10 +161,11 @@ def run(
     )
     local = LocalRun(directory, spec, launch)
     local.require_free()
-    if resumed and fresh:
+    if resumed and (fresh or resumed.recut):
         begun = reset_operators(directory, resumed).deployment
         local = LocalRun(directory, spec_of(begun), launch)
-        _note(", ".join(f"{name} begins at epoch {epoch}" for name, epoch in fresh.items()))
+        for line in _announced(resumed):
+            _note(line)
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
         from holdfast.runtime.spark.start.prepare import prepare
@@ -321,6 +326,18 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
     output = node_output_path(run_dir, name)
     said = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
     return [*(line for _, line in found), *said.splitlines()]
+
+
+def _announced(resumed: Resume) -> list[str]:
+    """What begins anew, or goes on otherwise than before, in words."""
+    anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
+    cut = [
+        f"{change.stream} goes on from epoch {(change.since or 0) + 1}"
+        if change.children
+        else f"{change.stream} is no stream any more"
+        for change in resumed.recut
+    ]
+    return [", ".join(part) for part in (anew, cut) if part]
 
 
 def _policy(

@@ -79,6 +79,7 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
+        data["state"] = tuple(map(tuple, data.get("state", ())))
     if kind == Restart.kind:
         data["changes"] = tuple(_build(Change.kind, item) for item in data["changes"])
     if isinstance(data.get("rows"), dict):

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.streams.handover import Birth, Handover, NotYet, Void
 from holdfast.streams.reading import ProtocolError, TrimmedError
-from holdfast.streams.records import Range, Seal, Slice, Turn, stream_of
+from holdfast.streams.records import Range, Seal, Slice, Turn, change_of, stream_of
 from holdfast.streams.steps import Get, Newest, Put, Steps, ranges, slices
 
 
@@ -233,6 +233,9 @@ class UnitSteps(Handover):
         reach: int | None,
     ) -> Steps[Range | Turn | None]:
         limit = must_end_at if must_end_at is not None and must_end_at > position.after else None
+        carries = yield from self._carries_from(unit)
+        if carries is not None and position.after < carries:
+            limit = carries if limit is None else min(carries, limit)
         if position.change is not None:
             cut = yield from self.cut_epoch(stream_of(unit), position.change)
             if cut is None:
@@ -266,6 +269,15 @@ class UnitSteps(Handover):
             raise TrimmedError(f"{unit}: range {number} was decided and trimmed long ago")
         found: Range | Turn = stored
         return found
+
+    def _carries_from(self, unit: str) -> Steps[int | None]:
+        """Where a unit that takes over state begins to carry its stream: a batch ends there."""
+        made = yield from self.change(stream_of(unit), change_of(unit))
+        if made.since is None or made.start is not None:
+            return made.start if made.since is not None else None
+        known = yield from self.bases(stream_of(unit))
+        closed = [closing for _, closing in known if closing and closing.next == made.number]
+        return closed[0].end if closed else None
 
     def unread(self, inputs: Sequence[str], after: int, reach: int | None) -> Steps[list[End]]:
         """The ends that a batch which begins at a position could have."""

@@ -45,6 +45,8 @@ class Results:
 
     def restart(self, record: Restart) -> None:
         """Take notice of what is to begin anew: its sinks have a new life."""
+        if any(change.since is not None for change in record.changes):
+            return  # others carry the stream on as it is
         for change in record.changes:
             self._begun[change.stream].append(-1 if change.start is None else change.start)
         starts = {stream: begun[-1] for stream, begun in self._begun.items() if begun}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -336,9 +336,10 @@ class BornBeforeTheOthers(Floors):
 class OlderLogsCount(Floors):
     """A stream that is begun anew voids what the logs just before it hold, and no others."""
 
-    def _base_at(self, stream: str, after: int) -> Steps[Change]:
+    def _base_at(self, stream: str, after: int) -> Steps[tuple[Change, int | None]]:
         known = yield from self.bases(stream)
-        return next(base for base, closing in known if closing is None or closing.end > after)
+        ends = [(base, None if closing is None else closing.end) for base, closing in known]
+        return next(found for found in ends if found[1] is None or found[1] > after)
 
     def _limit(self, stream: str, base: Change) -> Steps[int | None]:
         closing = yield from self.find_closing(stream, base.number)
@@ -357,3 +358,19 @@ class EveryEpochIsAnEnd(Floors):
 
     def is_end(self, stream: str, epoch: int) -> Steps[bool]:
         return epoch <= (yield from self.last_end(stream))
+
+
+class HeirsRunOnFreely(Floors):
+    """Units that take over state end their batches anywhere, also across where they carry on."""
+
+    def _carries_from(self, unit: str) -> Steps[int | None]:
+        yield Newest(ranges(unit))
+        return None
+
+
+class LeftOutRowsComeBack(Floors):
+    """Who takes over runs batches again whatever rows they have left out."""
+
+    def may_run_again(self, units: Sequence[str], after: int) -> Steps[bool]:
+        yield Newest(slices(units[0]))
+        return after >= -1

@@ -276,7 +276,7 @@ class World(Starts):
         elif kind == "trimmer":
             self.start(Running(name, self.trimmer(), trims=True))
         elif kind == STARTER:
-            self.start(Running(name, self.starter(asks=False), alone=True))
+            self.start(Running(name, self.starter(), alone=True))
 
     def _slow_segment(self) -> None:
         """One unit, or most of those beside it, stand still for long, and nobody is worried."""
