@@ -61,7 +61,7 @@ def unlike(before: Deployment, after: Deployment, fresh: Collection[str] = ()) -
 
 def _alike(segment: Segment) -> Segment:
     """A segment without what may change from start to start: intervals, and its present units."""
-    return replace(segment, change=0, batch_epochs=1, snapshot_batches=1, followers=())
+    return replace(segment, change=0, batch_epochs=1, snapshot_batches=1)
 
 
 def recut(
