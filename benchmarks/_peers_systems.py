@@ -25,7 +25,7 @@ PINNED = {
     "bytewax": ("bytewax==0.21.1",),
 }
 """What each environment is made of; the Spark systems use the project's own."""
-NAMES = ("holdfast", "holdfast-all", "spark-tuned", "spark-stock", "flink", "pathway", "bytewax")
+NAMES = ("holdfast", "spark-tuned", "spark-stock", "flink", "pathway", "bytewax", "holdfast-all")
 LABELS = {
     "holdfast": "Holdfast, one warm spare",
     "holdfast-all": "Holdfast, all of it killed",

@@ -214,25 +214,23 @@ def main() -> None:
     end_on_terminate()
     ensure_archive()
     rng = np.random.default_rng(args.seed)
-    result: dict[str, Any] = {}
-    for name in KINDS:
+    result: dict[str, Any] = dict.fromkeys(KINDS, summary([], []))
+    for name in KINDS if args.only is None else (args.only,):
         rows: list[Kill] = []
-        used: list[dict[str, float]] = []
-        if args.only in (None, name):
-            with scratch() as folder:
-                run = Run(folder, hot=name == "follower", epoch_s=args.epoch, rate=args.rate)
-                run.run.start()
-                try:
-                    used.append({f"{name} {role}": value for role, value in run.cpu().items()})
-                    for _ in range(2 if args.quick else args.kills):
-                        rows.append(run.kill(float(rng.uniform(0, args.epoch))))
-                        told = rows[-1]
-                        print(f"{name:10} {told.after:7.3f} {told.late:7.3f}", flush=True)
-                finally:
-                    run.run.stop()
-        result[name] = summary(rows, used)
-        if args.json:
-            args.json.write_text(json.dumps(dict.fromkeys(KINDS, summary([], [])) | result))
+        with scratch() as folder:
+            run = Run(folder, hot=name == "follower", epoch_s=args.epoch, rate=args.rate)
+            run.run.start()
+            try:
+                used = {f"{name} {role}": value for role, value in run.cpu().items()}
+                for _ in range(2 if args.quick else args.kills):
+                    rows.append(run.kill(float(rng.uniform(0, args.epoch))))
+                    told = rows[-1]
+                    print(f"{name:10} {told.after:7.3f} {told.late:7.3f}", flush=True)
+                    result[name] = summary(rows, [used])
+                    if args.json:
+                        args.json.write_text(json.dumps(result))
+            finally:
+                run.run.stop()
     show(result)
 
 

@@ -13,13 +13,10 @@ import json
 import os
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
+from examples.loyalty import reward
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from benchmarks.batches import SCHEMA, Bench
 from holdfast.pipeline import Generator, Pipeline, Sqlite
@@ -30,31 +27,10 @@ from holdfast.runtime.spark.start.session import start_session
 BATCHES = 2
 
 
-class Count(StatefulProcessor):
-    """How often each word came up."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.seen = handle.getValueState("seen", "number bigint")
-
-    def handleInputRows(  # noqa: N802 - Spark's name
-        self,
-        key: Any,
-        rows: Any,
-        timerValues: Any,  # noqa: ARG002 - Spark's name
-    ) -> Iterator[pd.DataFrame]:
-        before = self.seen.get()
-        number = (before[0] if before else 0) + sum(len(part) for part in rows)
-        self.seen.update((number,))
-        yield pd.DataFrame({"word": [key[0]], "number": [number]})
-
-    def close(self) -> None:
-        """Nothing to let go of."""
-
-
 def counted(frame: DataFrame) -> DataFrame:
-    return frame.groupBy("word").transformWithStateInPandas(
-        Count(), "word string, number bigint", "Update", "None"
-    )
+    """The example's custom state, by word."""
+    rows = reward(frame.withColumnRenamed("word", "customer"))
+    return rows.withColumnRenamed("customer", "word")
 
 
 def application() -> Pipeline:

@@ -23,31 +23,13 @@ from typing import Any
 
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView
-from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.health.policy import Policy
 from holdfast.rundir.endpoint import read_endpoint
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.testing.fake_host import DEPLOYMENT
 
-DEPLOYMENT = Deployment(
-    pipeline="leaders",
-    epoch_s=0.1,
-    segments=(
-        Segment(name="src", kind="source", operators=("src",), outputs=(Boundary(operator="src"),)),
-        Segment(
-            name="sum",
-            kind="inner",
-            operators=("sum",),
-            inputs=("src",),
-            outputs=(Boundary(operator="sum"),),
-            shards=2,
-            stateful=True,
-        ),
-        Segment(name="out", kind="exporter", operators=("out",), inputs=("sum",)),
-    ),
-    fingerprints={},
-)
 DEADLINE_S = 60.0
 CALM_S = 4.0
 """Between two rounds: as long as what is looked at after a signal."""

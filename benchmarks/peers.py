@@ -253,7 +253,7 @@ def table(rows: list[Row]) -> str:
     ]
     for row in rows:
         label = LABELS[row["system"]]
-        lines += [f"| {label} | failed: {reason} {'| ' * 10}|" for reason in row["failed"]]
+        lines += [f"| {label} | failed: {reason} {'| ' * 9}|" for reason in row["failed"]]
         if "kills" in row:
             lines.append(
                 f"| {label} | {row['kills']} | {row['start_s']:.1f} s | {row['lag_s']:.1f} s "

@@ -15,7 +15,6 @@ import pytest
 
 from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
-from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
@@ -27,30 +26,12 @@ from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
 from holdfast.runtime.node.processes import ProcessId
-from holdfast.testing.fake_host import check_output, set_fault
+from holdfast.testing.fake_host import DEPLOYMENT, check_output, set_fault
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(120)]
 
 DEADLINE_S = 30.0
 
-DEPLOYMENT = Deployment(
-    pipeline="fake",
-    epoch_s=0.1,
-    segments=(
-        Segment(name="src", kind="source", operators=("src",), outputs=(Boundary(operator="src"),)),
-        Segment(
-            name="sum",
-            kind="inner",
-            operators=("map", "sum"),
-            inputs=("src",),
-            outputs=(Boundary(operator="sum"),),
-            shards=2,
-            stateful=True,
-        ),
-        Segment(name="out", kind="exporter", operators=("out",), inputs=("sum",)),
-    ),
-    fingerprints={},
-)
 SRC, SUM0, SUM1, OUT = DEPLOYMENT.units()
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from holdfast.runtime.log.crash import VARIABLE
 
 HERE = Path(__file__).parent
-SOURCE = str(HERE.parent.parent / "src")
+ROOT = HERE.parent.parent
+PYTHONPATH = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
 
 
 def run_driver(name: str, *words: object, log: Path, crash_at: str = "") -> int:
@@ -17,7 +18,7 @@ def run_driver(name: str, *words: object, log: Path, crash_at: str = "") -> int:
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, HERE / name, *map(str, words)],
-            env={**os.environ, "PYTHONPATH": SOURCE, VARIABLE: crash_at},
+            env={**os.environ, "PYTHONPATH": PYTHONPATH, VARIABLE: crash_at},
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -7,18 +7,14 @@ Started by tests in a process group of its own, so that a crash point can kill a
 
 import datetime as dt
 import sys
-import time
 
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from tests.spark.in_process import Running
 
-from holdfast.deployment import UnitId
-from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
-from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.pipeline import Generator, Parquet, Pipeline
 from holdfast.runtime.rescale import outcome, rescale, scalable
-from holdfast.runtime.spark.host import SparkUnitHost
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-DEADLINE_S = 240.0
 KEYS = 23
 
 
@@ -46,46 +42,11 @@ def pipeline():
     return p
 
 
-class Running:
-    """All units of a run in this process, heirs included."""
+class Rescaled(Running):
+    """The pipeline above, which can be given other shards."""
 
     def __init__(self, spark, folder, *, generation=1):
-        self.pipeline = pipeline()
-        self.deployment = deploy(self.pipeline)
-        self.folder = folder
-        self.host = SparkUnitHost(
-            self.deployment, self.pipeline, folder, keep_input=True, spark=spark
-        )
-        self.log = SliceLog(folder)
-        self.generation = generation
-        self.begun = set()
-        for unit in self.deployment.units():
-            self.start(str(unit))
-
-    def start(self, name):
-        if name not in self.begun:
-            self.begun.add(name)
-            self.host.start(UnitId.parse(name), self.generation, self.generation - 1 or None)
-
-    def poll(self):
-        found = {str(item.unit): item for item in self.host.poll()}
-        for item in found.values():
-            assert item.state != "failed", item.error
-            for heir in item.heirs if item.state == "ended" else ():
-                self.start(heir)
-        return found
-
-    def until(self, condition):
-        end = time.monotonic() + DEADLINE_S
-        while not condition(found := self.poll()):
-            assert time.monotonic() < end, found
-            time.sleep(0.05)
-        return found
-
-    def deliver(self, epochs):
-        """Go on until so many more epochs are delivered."""
-        at = max(item.epoch for item in self.poll().values() if item.unit.segment == "sums")
-        self.until(lambda found: found["sums.0#0"].epoch >= max(at, 0) + epochs)
+        super().__init__(spark, pipeline(), folder, sink="sums", generation=generation)
 
     def scale(self, shards):
         segment = scalable(self.deployment, "window")
@@ -98,7 +59,7 @@ class Running:
 
 
 def main(folder, generation, steps):
-    run = Running(None, folder, generation=generation)
+    run = Rescaled(None, folder, generation=generation)
     try:
         run.deliver(4)
         for shards, epochs in steps:

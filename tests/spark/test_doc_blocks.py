@@ -1,9 +1,10 @@
-"""The commands of README, tutorial and quick start, as a reader would type them, on real Spark."""
+"""The commands of README, tutorial and guides, as a reader would type them, on real Spark."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full]
 # Long ones are shortened, so that a test is a matter of minutes; what they do stays the same.
 SHORTER = {"--faults": "2"}
 HOLDFAST = [sys.executable, "-c", "from holdfast.cli import main; main()"]
-pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def pages_with(kind: str):
+    found = [page for page in PAGES if any(block.kind == kind for block in blocks(page))]
+    return pytest.mark.parametrize("page", found, ids=lambda page: page.name)
 
 
 @pytest.fixture
@@ -52,7 +57,7 @@ def call(words: list[str], desk: Path, *, seconds: float = 600.0) -> str:
     return done.stdout
 
 
-@pages
+@pages_with("run-full")
 @pytest.mark.timeout(1800)
 def test_commands_do_what_the_page_says(page, desk):
     """One after the other in one directory; each ends with exit code 0."""
@@ -62,7 +67,7 @@ def test_commands_do_what_the_page_says(page, desk):
                 call(words, desk)
 
 
-@pages
+@pages_with("session")
 @pytest.mark.timeout(900)
 def test_the_session_of_the_page(page, desk):
     """Run, kill a node while it runs, see the recovery, stop, verify: nothing is wrong."""
@@ -84,6 +89,18 @@ def test_the_session_of_the_page(page, desk):
     for words in typed:
         if words[1] == "verify":
             assert "right" in call(words, desk)
+
+
+@pages_with("tests")
+@pytest.mark.timeout(300)
+def test_the_tests_of_the_page(page, tmp_path):
+    """Beside the files they are about, as somebody who copied them would run them."""
+    (block,) = [block for block in blocks(page) if block.kind == "tests"]
+    desk = shutil.copytree(ROOT / block.file, tmp_path / "desk")
+    (desk / "test_shown.py").write_text(block.text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_shown.py"]
+    done = subprocess.run(command, cwd=desk, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.timeout(600)

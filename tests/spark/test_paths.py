@@ -1,25 +1,21 @@
 """A split that takes another path while it runs: every row once, made by one path or the other."""
 
 import itertools
-import time
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from tests.spark.in_process import Running
 
-from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
-from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
-from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.pipeline import Generator, Parquet, Pipeline
 from holdfast.runtime.paths import carried, take
 from holdfast.runtime.spark.frames.check import check_pipeline
-from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 
-DEADLINE_S = 240.0
 ROWS = 7
 
 
@@ -59,41 +55,12 @@ def pipeline(rules=negative):
     return p
 
 
-class Running:
-    """All units of a run in this process, heirs included."""
+class Split(Running):
+    """The pipeline above, which can be had take another path."""
 
     def __init__(self, spark, folder):
-        self.deployment = deploy(pipeline())
-        self.host = SparkUnitHost(self.deployment, pipeline(), folder, keep_input=True, spark=spark)
-        self.log = SliceLog(folder)
+        super().__init__(spark, pipeline(), folder, sink="out")
         self.split = self.deployment.segment("score")
-        self.begun = set()
-        for unit in self.deployment.units():
-            self.start(str(unit))
-
-    def start(self, name):
-        if name not in self.begun:
-            self.begun.add(name)
-            self.host.start(UnitId.parse(name), 1, None)
-
-    def poll(self):
-        found = {str(item.unit): item for item in self.host.poll()}
-        for item in found.values():
-            assert item.state != "failed", item.error
-            for heir in item.heirs if item.state == "ended" else ():
-                self.start(heir)
-        return found
-
-    def until(self, condition):
-        end = time.monotonic() + DEADLINE_S
-        while not condition(found := self.poll()):
-            assert time.monotonic() < end, found
-            time.sleep(0.05)
-
-    def deliver(self, epochs):
-        """Go on until so many more epochs are delivered."""
-        at = self.poll()["out.0#0"].epoch
-        self.until(lambda found: found["out.0#0"].epoch >= max(at, 0) + epochs)
 
     def take(self, path):
         """Take a path, and wait until its unit has published."""
@@ -105,7 +72,7 @@ class Running:
 
 def test_paths_are_left_and_taken_again(spark, tmp_path):
     """There and back: each row is delivered once, with the path that made it."""
-    run = Running(spark, tmp_path)
+    run = Split(spark, tmp_path)
     try:
         run.until(lambda found: "out.0#0" in found and found["out.0#0"].epoch >= 4)
         assert carried(run.log, run.split).path == "model"

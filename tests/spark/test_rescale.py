@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.drivers import run_driver
-from tests.spark.rescale_driver import START, Running, events
+from tests.spark.rescale_driver import START, Rescaled, events
 
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.rescale import outcome, shape_of
@@ -53,7 +53,7 @@ def check(folder):
 
 def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
     """One shard, three of uneven blocks, one, each with the state of those before."""
-    run = Running(spark, tmp_path)
+    run = Rescaled(spark, tmp_path)
     try:
         run.deliver(8)
         for shards in (3, 1):

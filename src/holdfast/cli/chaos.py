@@ -38,6 +38,9 @@ def chaos(
     shards: Shards = None,
     batch: Batch = None,
     replicate: Replicate = None,
+    ack_levels: Annotated[
+        int, typer.Option(min=1, help="As of `run`: what is kept so that lost slices can be made.")
+    ] = 1,
     trim: Annotated[
         bool,
         typer.Option("--trim", help="Trim the input as a real run does; check against a copy."),
@@ -75,6 +78,7 @@ def chaos(
         nodes=nodes,
         spares=spares,
         coordinators=coordinators,
+        ack_levels=ack_levels,
         trim=trim,
     )
     require_apart(deployment, nodes=nodes, domains=campaign.domains)

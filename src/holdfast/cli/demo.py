@@ -347,11 +347,12 @@ def _audience(teller: _Teller) -> Audience:
             teller.quiet()
             self._seen = _Seen(detected=set(), restored=set())
             node = next(item for item in view.nodes if item.node == fault.node)
+            number = max(0, (node.processes or 1) - 1)
+            children = "child" if number == 1 else f"{number} children"
             teller.line()
             teller.line(
-                f"[bold red]kill -9[/] node {fault.node} (process {node.pid} and its "
-                f"{max(0, (node.processes or 1) - 1)} children), home of "
-                f"{', '.join(node.units)}"
+                f"[bold red]kill -9[/] node {fault.node} (process {node.pid} and its {children}), "
+                f"home of {', '.join(node.units)}"
             )
 
         def watched(self, fault: Struck, view: RunView) -> None:

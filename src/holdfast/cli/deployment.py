@@ -74,7 +74,7 @@ def make_deployment(
     replicate: Iterable[str] = (),
 ) -> Deployment:
     """The deployment that a plan, or the options by hand, ask for."""
-    from holdfast.pipeline.replicas import with_followers
+    from holdfast.pipeline.replicas import sinks_of, with_followers
     from holdfast.plan import JointPlan, ReplicationPlan
 
     made = _without_followers(
@@ -86,6 +86,9 @@ def make_deployment(
         snapshot=snapshot,
     )
     planned = plan.replicas if isinstance(plan, JointPlan | ReplicationPlan) else ()
+    if isinstance(plan, JointPlan):
+        # It speaks of segments that publish: results come in time only if they are delivered too.
+        planned = (*planned, *sinks_of(made, planned))
     return with_followers(pipeline, made, [*planned, *replicate])
 
 
@@ -178,13 +181,17 @@ def plan_spares(plan: Plan | None, spares: int | None) -> int:
 
 
 def plan_nodes(plan: Plan | None, nodes: int | None, otherwise: int = 1) -> int:
-    """Nodes besides spares: as asked for, as planned, or as many as are usual."""
-    from holdfast.plan import JointPlan
+    """Nodes besides spares: as asked for, as planned, or as many as are usual.
+
+    Followers need a second one: a plan says what shares a node, and they share none.
+    """
+    from holdfast.plan import JointPlan, ReplicationPlan
 
     if nodes is not None:
         return nodes
     planned = len(plan.nodes) if isinstance(plan, JointPlan) else 0
-    return planned or otherwise
+    hot = isinstance(plan, JointPlan | ReplicationPlan) and plan.replicas
+    return max(2 if hot else 1, planned or otherwise)
 
 
 def plan_together(

@@ -52,7 +52,9 @@ def headline(view: RunView) -> Text:
     open_ = sum(recovery.outcome == "open" for recovery in view.recoveries)
     text = Text(f"{view.pipeline}  ", style="bold")
     text.append(view.status, style=_COLOURS.get(view.status, "white"))
-    text.append(f"  {seconds:.0f} s  {len(view.recoveries)} recoveries", style="not bold")
+    number = len(view.recoveries)
+    told = "1 recovery" if number == 1 else f"{number} recoveries"
+    text.append(f"  {seconds:.0f} s  {told}", style="not bold")
     if open_:
         text.append(f", {open_} under way", style="yellow")
     if len(view.coordinators) > 1:

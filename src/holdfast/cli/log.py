@@ -29,7 +29,8 @@ def log(
     directory = find_run(run, run_dir, live=False)
     spec = read_spec(directory)
     kept = bool(spec.options.get("keep_input"))
-    survey = Survey(SliceLog(directory), spec.deployment, keep_input=kept)
+    levels = int(spec.options.get("ack_levels", 1))
+    survey = Survey(SliceLog(directory), spec.deployment, keep_input=kept, levels=levels)
     found = survey.to_json()
     if tables:
         found["tables"] = [survey.tables(unit["unit"]) for unit in found["units"]]

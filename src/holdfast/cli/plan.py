@@ -231,7 +231,7 @@ def plan(
         ),
     ] = False,
 ) -> None:
-    """Plan a topology: what to log, how often to checkpoint, what to keep on hot standby."""
+    """Plan a pipeline or topology: what to log, how often to checkpoint, what to keep hot."""
     from holdfast.cli.deployment import parse_nodes
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.planners.interface import PlanRequest

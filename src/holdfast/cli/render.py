@@ -30,13 +30,12 @@ MAX_ROWS = 40
 def render_plan(topology: Topology, plan: Plan, *, grounds: str = "") -> None:
     """Print a plan: a sentence, what it rests on, what was chosen, what it promises, why."""
     console = Console(highlight=False)
-    console.print(Text(sentence(topology, plan)), soft_wrap=True)
+    said = sentence(topology, plan)
+    console.print(Text(said), soft_wrap=True)
     if grounds:
         console.print(Text(grounds, style="yellow"), soft_wrap=True)
     console.print(_headline(topology, plan))
-    if not plan.feasible:
-        console.print(f"[red]infeasible[/]: {plan.note or 'no plan keeps the bounds'}")
-    elif plan.note and plan.note != grounds:
+    if plan.note and plan.note != grounds and plan.note not in said:
         console.print(Text(plan.note, style="yellow"), soft_wrap=True)
     if plan.feasible:
         unit = topology.unit.time
@@ -62,6 +61,8 @@ def _headline(topology: Topology, plan: Plan) -> Text:
             text.append(f"  within {gap:.1%} of optimal", "yellow")
         else:
             text.append("  heuristic", style="yellow")
+    else:
+        text.append("  infeasible", style="red")
     text.append(f"  {format_time(plan.solve_ms / 1000)}", style="dim")
     return text
 
@@ -181,9 +182,15 @@ def _figures(plan: Plan, unit: str) -> Iterator[str]:
 
 def _deaths(plan: JointPlan, back: Latency, unit: str) -> Iterator[str]:
     """What each node's death would cost."""
-    if len(plan.nodes) <= 1:
+    if plan.replicas:
         yield (
-            f"if everything is lost at once, results are complete again after "
+            "followers, with those of the sinks they feed, need a node in another failure domain; "
+            "a unit that is lost together with its follower recovers as if it had none"
+        )
+    if len(plan.nodes) <= 1:
+        lost = "a node" if plan.replicas else "everything"
+        yield (
+            f"if {lost} is lost at once, results are complete again after "
             f"{back.median:.3g} {unit}, p95 {back.p95:.3g} {unit}"
         )
         return

@@ -96,6 +96,14 @@ def run(
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
+    ack_levels: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Boundaries further down at which results must be durable before input is "
+            "trimmed: slices lost on up to N-1 boundaries in a row are made again.",
+        ),
+    ] = 1,
     autoscale: Annotated[
         int | None,
         typer.Option(min=1, help="Rescale by load, up to so many shards of scalable operators."),
@@ -120,7 +128,7 @@ def run(
     limit_s = None if duration is None else parse_time(duration, where="--for")
     options: dict[str, Any] = {}
     if host == "spark":
-        options = {"memory_mb": memory_mb, "keep_input": keep_input}
+        options = {"memory_mb": memory_mb, "keep_input": keep_input, "ack_levels": ack_levels}
     app = absolute_app(app)
     planned = None if plan is None else load_plan(plan)
     pipeline = made_pipeline(app, _note)

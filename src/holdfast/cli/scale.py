@@ -18,30 +18,37 @@ LOOK_S = 0.1
 
 
 def scale(
-    shards: Annotated[list[str], typer.Argument(help="OPERATOR=SHARDS, one or several.")],
+    shards: Annotated[
+        list[str],
+        typer.Argument(help="OPERATOR=SHARDS, or UNIT=SHARDS to split one shard; several at once."),
+    ],
     run_dir: RunDir = None,
     timeout: Annotated[str, typer.Option(help="How long to wait until it is done.")] = "120s",
     as_json: Json = False,
 ) -> None:
     """Give operators another number of shards while they run; nothing upstream stops.
 
-    An operator needs `max_shards`. Shards are split and merged with their state, the others go on.
+    An operator needs `max_shards`. Shards are split and merged with their state, the others go on:
+    the one that got most rows lately is split first, those that got fewest are merged. `count#1=2`
+    or `count.3#1=2` splits that shard alone.
     """
     from holdfast.errors import CheckFailedError
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import read_spec
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce, rescale, scalable
+    from holdfast.runtime.rescale import announce, heat, rescale, scalable, split
 
     directory = find_run(None, run_dir)
     deployment = read_spec(directory).deployment
-    wanted = [(scalable(deployment, name), number) for name, number in map(_parse, shards)]
+    wanted = [(name, number, _operator(name)) for name, number in map(_parse, shards)]
+    able = {operator: scalable(deployment, operator) for _, _, operator in wanted}
     log = SliceLog(directory)
-    put = [
-        change
-        for segment, number in wanted
-        for change in rescale(log, segment, number, reason=f"scale {segment.name}={number}")
-    ]
+    put: list[Change] = []
+    for name, number, operator in wanted:
+        segment = able[operator]
+        load = heat(log, deployment, segment)
+        shape = number if name == operator else split(log, segment, name, number, load)
+        put += rescale(log, segment, shape, reason=f"scale {name}={number}", load=load)
     announce(directory, put)
     found = _await(log, put, time.monotonic() + parse_time(timeout))
     for change in put:
@@ -59,8 +66,17 @@ def _parse(text: str) -> tuple[str, int]:
 
     name, found, number = text.partition("=")
     if not found or not number.isdigit():
-        raise BadInputError(f"{text!r}", hint="OPERATOR=SHARDS, such as count=4")
+        raise BadInputError(f"{text!r}", hint="OPERATOR=SHARDS, such as count=4, or count#1=2")
     return name, int(number)
+
+
+def _operator(name: str) -> str:
+    """The operator of a shard: of `count.3#1` and of `count#1` count."""
+    operator, found, _ = name.rpartition("#")
+    if not found:
+        return name
+    stem, dot, change = operator.rpartition(".")
+    return stem if dot and change.isdigit() else operator
 
 
 def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int], dict[str, Any]]:

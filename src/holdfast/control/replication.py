@@ -10,7 +10,7 @@ behind, which starts again from a clone of the newest checkpoint there is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Never, Protocol
 
 from holdfast.control.events import UnitReport
@@ -63,8 +63,14 @@ class Replication:
         self._out = out
 
     def observe(self, moment: Moment, record: UnitRecord, node: str, told: UnitReport) -> None:
-        """A running replica reported: tell if it has taken the lead."""
-        if told.leads and not record.leads and self._units.partners(record.unit):
+        """A running replica reported: tell if it has taken the lead.
+
+        Of two that both say so the one that is further does: the other one has not yet come to the
+        batch that it lost.
+        """
+        partners = self._units.partners(record.unit)
+        leading = [report.batch for report in self._reports(partners) if report.leads]
+        if partners and told.leads and not record.leads and told.batch > max(leading, default=-2):
             self._out.record(
                 UnitPromoted(
                     at=moment.now,
@@ -80,16 +86,18 @@ class Replication:
         """Why a follower is given up, None if it is not: not before it has made a batch."""
         if told.leads or record.leads or told.batch < 0:
             return None
-        batches = [
-            vitals.report.batch
-            for partner in self._units.partners(record.unit)
-            if partner.phase == "running"
-            and (vitals := self._signs.units.get(str(partner.unit))) is not None
-        ]
+        batches = [report.batch for report in self._reports(self._units.partners(record.unit))]
         behind = max(batches, default=told.batch) - told.batch
         if behind <= self._policy.follower_batches:
             return None
         return f"{behind} batches behind its leader"
+
+    def _reports(self, partners: Iterable[UnitRecord]) -> Iterator[UnitReport]:
+        """What those that run have told last."""
+        for partner in partners:
+            vitals = self._signs.units.get(str(partner.unit))
+            if partner.phase == "running" and vitals is not None:
+                yield vitals.report
 
     def away_s(self, record: UnitRecord, reason: DownReason) -> float:
         """How long a replica that was lost is to stay away; 0: nobody goes on in its place.

@@ -52,6 +52,8 @@ class Campaign:
     batches_after: int = 6
     """Batches every exporter must deliver then: a window's row comes a batch or more behind the
     epoch that closes it, for each stateful segment on its way."""
+    ack_levels: int = 1
+    """Levels of acknowledgement: with 2, any slice that is still to be read can be made again."""
     trim: bool = False
     """Trim what sources published as every run does; a copy is kept aside for the check. Faults
     begin when the first slices are trimmed."""
@@ -95,7 +97,7 @@ def run_campaign(
         host="spark",
         deployment=campaign.deployment,
         policy=Policy(workers=campaign.nodes),
-        options={"keep_input": not campaign.trim},
+        options={"keep_input": not campaign.trim, "ack_levels": campaign.ack_levels},
     )
     settings = LaunchSettings(
         nodes=campaign.nodes,

@@ -32,6 +32,8 @@ from holdfast.verify.slice_log import newest_files
 WAIT_S = 0.05
 TOGETHER = 2
 """Nodes that a correlated failure takes if it is not said which."""
+DAMAGED_SLICES = 3
+"""Damage hits one of so many newest slices of a unit."""
 PATIENCE_S = 20.0
 """How long a fault waits for a target, e.g. while no node runs units, before it is skipped."""
 
@@ -149,6 +151,8 @@ class Injector:
                 return self._fill_disk(fault, now)
             case "tear":
                 return self._tear(fault, now)
+            case "tear-slice" | "lose-slice":
+                return self._damage(fault)
             case "poison":
                 return self._poison(fault)
             case "scale":
@@ -256,8 +260,28 @@ class Injector:
         self._endings.append((now + fault.duration_s, mend))
         return str(path.relative_to(self._run.run_dir))
 
-    def _newest_file(self, operator: str) -> Path | None:
-        files = newest_files(self._run.run_dir, operator)
+    def _damage(self, fault: Fault) -> str:
+        """Cut a slice file in half, or delete it, for good: the newest are those still to be read.
+
+        Of sources only where it is said, as nobody repairs what all have read, and `verify` reads
+        it again.
+        """
+        deployment = read_spec(self._run.run_dir).deployment
+        inner = [item.name for item in deployment.segments if item.kind == "inner"]
+        operator = fault.target or (
+            inner[int(self._rng.integers(len(inner)))] if inner else deployment.segments[0].name
+        )
+        path = self._newest_file(operator, slices=DAMAGED_SLICES)
+        if path is None:
+            return ""
+        if fault.kind == "lose-slice":
+            path.unlink(missing_ok=True)
+        else:
+            os.truncate(path, path.stat().st_size // 2)
+        return str(path.relative_to(self._run.run_dir))
+
+    def _newest_file(self, operator: str, slices: int = 1) -> Path | None:
+        files = newest_files(self._run.run_dir, operator, slices)
         there = [path for path in files if path.is_file() and path.stat().st_size > 1]
         return there[int(self._rng.integers(len(there)))] if there else None
 

@@ -11,6 +11,8 @@ faults:
   - {at: 16s, fault: coordinator-hang, for: 6s}    # or stopped, and woken later
   - {at: 18s, fault: disk, for: 3s}                # nothing of a node can write
   - {at: 21s, fault: tear, target: split, for: 4s} # a slice file is cut short, then mended
+  - {at: 22s, fault: tear-slice, target: split}    # the same, for good: it heals by itself
+  - {at: 23s, fault: lose-slice, target: split}    # or the file is deleted
   - {at: 24s, fault: poison, target: lines, text: '{"n": "x"}'}
   - {at: 27s, fault: scale, target: count, text: 4} # so many shards; left out: drawn by the seed
 seed: 7
@@ -39,6 +41,8 @@ FaultKind = Literal[
     "coordinator-hang",
     "disk",
     "tear",
+    "tear-slice",
+    "lose-slice",
     "poison",
     "scale",
 ]

@@ -8,7 +8,7 @@ one segment with chance, since two replicas would publish different rows of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from holdfast.deployment import Deployment, Segment
@@ -39,6 +39,16 @@ def with_followers(pipeline: Pipeline, deployment: Deployment, names: Iterable[s
             replace(segment, followers=tuple(sorted(chosen.get(segment.name, ()))))
             for segment in deployment.segments
         ),
+    )
+
+
+def sinks_of(deployment: Deployment, names: Collection[str]) -> tuple[str, ...]:
+    """The sinks that deliver only what the segments named publish."""
+    return tuple(
+        segment.name
+        for segment in deployment.segments
+        if segment.kind == "exporter"
+        and all(deployment.producer(boundary).name in names for boundary in segment.inputs)
     )
 
 

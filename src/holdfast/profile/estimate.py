@@ -140,18 +140,6 @@ def at_least_zero(measure: Measure) -> Measure:
     return replace(measure, value=0.0, p95=None)
 
 
-def minus(a: Measure, b: Measure, how: str) -> Measure:
-    """A difference of independent measures, never below nothing."""
-    return at_least_zero(
-        Measure(
-            value=a.value - b.value,
-            error=math.hypot(a.error, b.error),
-            samples=min(a.samples, b.samples),
-            how=how,
-        )
-    )
-
-
 def times(a: Measure, b: Measure, how: str) -> Measure:
     """A product of independent measures; relative errors add as squares."""
     value = a.value * b.value

@@ -11,7 +11,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from holdfast.clock import Clock
+from holdfast.errors import BadInputError
 from holdfast.plan.base import plain
+from holdfast.testing.trials import Lab, Measured, Trial
 from holdfast.topology.graph import Topology
 
 Verdict = Literal["holds", "partly", "differs", "not comparable"]
@@ -123,6 +125,14 @@ class Effort:
     clock: Clock
     topology: Callable[[str], Topology]
     """A shipped topology by its name."""
+    lab: Lab | None = None
+    """Where figures are measured that planning alone cannot make; None: nowhere."""
+
+    def measure(self, trial: Trial) -> Measured:
+        """Carry a trial out."""
+        if self.lab is None:
+            raise BadInputError("it is measured on Spark, and nothing is to be run here")
+        return self.lab(trial)
 
     def pick(self, quick: int, full: int) -> int:
         """A sample size."""
@@ -142,6 +152,8 @@ class Figure:
     figure: str
     title: str
     make: Callable[[Effort], Reproduction]
+    measured: bool = False
+    """It runs pipelines on Spark, which takes minutes: made only if it is named."""
 
     @property
     def said(self) -> str:

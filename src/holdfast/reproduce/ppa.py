@@ -1,4 +1,4 @@
-"""Figures 16 to 19 of the PPA paper: random topologies, replication and incremental recovery.
+"""Figures 16 to 19 of the PPA paper, random topologies; and the list of all that can be made.
 
 The paper compares its structure-aware algorithm (SA) with a greedy one. Here `sa` is SA repaired,
 `as printed` stays as near to the paper as it runs, and `best` is the optimum, or the best known
@@ -24,7 +24,9 @@ from holdfast.planners.ppa.problem import problem_of
 from holdfast.planners.ppa.sa import sa
 from holdfast.planners.ppa.sa_as_printed import sa_as_printed
 from holdfast.reproduce.model import Cell, Claim, Effort, Figure, Line, Panel, Reproduction
+from holdfast.reproduce.ppa_metrics import figure_11, figure_13, figure_14
 from holdfast.reproduce.ppa_queries import figure_15, figure_20
+from holdfast.reproduce.ppa_runs import figure_8, figure_9, figure_10, figure_12
 from holdfast.testing.generators import ppa_random
 from holdfast.topology.graph import Topology
 
@@ -367,9 +369,17 @@ figure_17 = _random_topologies(
     "17", "OF of SA and greedy on random topologies with several queries", MULTI, _multi
 )
 
+ON_SPARK = ("8", "9", "10", "12")
 FIGURES = tuple(
-    Figure(paper="ppa", figure=number, title=title, make=make)
+    Figure(paper="ppa", figure=number, title=title, make=make, measured=number in ON_SPARK)
     for number, title, make in (
+        ("8", "Recovery of a single node failure", figure_8),
+        ("9", "Recovery of a correlated failure", figure_9),
+        ("10", "CPU of checkpoints by their interval", figure_10),
+        ("11", "The topology of the recovery experiments", figure_11),
+        ("12", "Recovery with all, half or none replicated", figure_12),
+        ("13", "The two queries of the evaluation", figure_13),
+        ("14", "OF, IC and the accuracy of plans for each", figure_14),
         ("15", "OF and accuracy of DP, SA and greedy on two queries", figure_15),
         ("16", "OF of SA and greedy with one query", figure_16),
         ("17", "OF of SA and greedy with several queries", figure_17),

@@ -41,7 +41,7 @@ def alive(topology: Topology, names: Sequence[str]) -> NDArray[np.bool_]:
     return np.asarray([name in chosen for name in fidelity_model(topology).names])
 
 
-def _accuracy(topology: Topology, mask: NDArray[np.bool_], measure: Measure, seeds: int) -> float:
+def accuracy(topology: Topology, mask: NDArray[np.bool_], measure: Measure, seeds: int) -> float:
     tasks = Tasks(topology=topology, alive=mask)
     return float(np.mean([measure(tasks, np.random.default_rng(seed)) for seed in range(seeds)]))
 
@@ -67,7 +67,7 @@ def figure_15(effort: Effort) -> Reproduction:
                 if not isinstance(plan, ReplicationPlan):
                     raise TypeError("not a replication plan")
                 values.append(plan.fidelity or 0.0)
-                truths.append(_accuracy(topology, alive(topology, plan.replicas), measure, seeds))
+                truths.append(accuracy(topology, alive(topology, plan.replicas), measure, seeds))
                 rows.append((query, f"{share:.0%}", algorithm, values[-1], truths[-1]))
             gap[query] += [abs(a - b) for a, b in zip(values, truths, strict=True)]
             fidelity[algorithm] += values
@@ -149,7 +149,7 @@ def figure_20(effort: Effort) -> Reproduction:
             for phase in PHASES:
                 back = alive(topology, plan.order[: int(phase * len(plan.order))])
                 values.append(judge(back))
-                truths.append(_accuracy(topology, back, measure, seeds))
+                truths.append(accuracy(topology, back, measure, seeds))
                 rows.append((query, f"{phase:.0%}", algorithm, values[-1], truths[-1]))
             gap[query] += [abs(a - b) for a, b in zip(values, truths, strict=True)]
             mean[query, algorithm] = float(np.mean(values))

@@ -20,17 +20,13 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.deployment.blocks import Block
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.rescale import outcome, rescale, shape_of
-from holdfast.streams.reading import TrimmedError
+from holdfast.runtime.rescale import HEAT_S, arrived, outcome, rescale, shape_of
 from holdfast.streams.records import Change
-from holdfast.streams.steps import slices
 
 log = logging.getLogger("holdfast.autoscale")
 
 EVERY_S = 5.0
 """Between two looks, seconds: as in SPATE."""
-WINDOW_S = 10.0
-"""Rates are those of the last so many seconds of input."""
 
 
 @dataclass(slots=True)
@@ -124,7 +120,8 @@ class Rescaler:
         if samples is None:
             return None
         newest = max((known[name].epoch or 0 for name in shape.values()), default=0)
-        rates = self._rates(item.segment, newest)
+        after = newest - max(1, round(HEAT_S / self._deployment.epoch_s))
+        rates = arrived(self._log, self._deployment, item.segment, after, newest)
         return item.meter.report(samples, rates, at=self._clock.now())
 
     def _samples(
@@ -148,35 +145,6 @@ class Rescaler:
                 )
             )
         return found
-
-    def _rates(self, segment: Segment, epoch: int) -> list[float]:
-        """Rows per second for every state partition, as published upstream lately."""
-        rates = [0.0] * segment.max_shards
-        after = epoch - max(1, round(WINDOW_S / self._deployment.epoch_s))
-        for boundary in segment.inputs:
-            stream = self._deployment.producer(boundary).name
-            for child in self._log.run(self._log.steps().carriers(stream)):
-                for group, rate in self._arrived(child.unit, boundary, after, epoch):
-                    rates[group % segment.max_shards] += rate
-        return rates
-
-    def _arrived(self, unit: str, boundary: str, after: int, upto: int) -> list[tuple[int, float]]:
-        """Key groups with the rows per second that a log brought them in some epochs."""
-        after = max(after, self._log.floor(slices(unit)).epoch)
-        try:
-            kept = self._log.run(self._log.steps().log(unit, after, upto)).slices
-        except TrimmedError:  # trimmed since: the next look will do
-            return []
-        span_s = (upto - after) * self._deployment.epoch_s
-        if span_s <= 0:
-            return []
-        return [
-            (part.group, part.rows / span_s)
-            for item in kept
-            if item.upto <= upto
-            for file in item.files.get(boundary, ())
-            for part in file.parts
-        ]
 
 
 class AutoscaleThread:

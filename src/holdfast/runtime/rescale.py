@@ -19,11 +19,14 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.deployment.blocks import Block, block_of, moves, reshape
 from holdfast.errors import BadInputError
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import Change, Child, unit_name
-from holdfast.streams.steps import Steps
+from holdfast.streams.steps import Steps, slices
 
 MOST_ATTEMPTS = 16
 """How often others may come first before one gives up."""
+HEAT_S = 10.0
+"""Where the load is, the rows of the last so many seconds tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,79 @@ def rescale(
         if log.run(log.steps().decide(change)):
             put.append(change)
     raise BadInputError("others change its shards all the time", where=segment.name)
+
+
+def split(
+    log: SliceLog, segment: Segment, unit: str, shards: int, load: Callable[[Block], float]
+) -> list[Block]:
+    """The blocks of an operator once one of its shards is so many, and the others as they are.
+
+    `unit` is a shard as it is called now, or its number where only one has it.
+    """
+    units = shape_of(log, segment)
+    found = [
+        block
+        for block, name in units.items()
+        if unit in (name, f"{segment.name}#{name.rpartition('#')[2]}")
+    ]
+    if len(found) != 1:
+        names = ", ".join(sorted(units.values()))
+        what = "there is no such shard" if not found else "several shards are meant"
+        raise BadInputError(what, where=unit, hint=f"one of {names}")
+    block = found[0]
+    if not 1 <= shards <= block.count:
+        raise BadInputError(
+            f"{shards} shards", where=unit, hint=f"it has {block.count} state partitions"
+        )
+    others = [one for one in units if one != block]
+    return sorted([*others, *reshape([block], shards, load)])
+
+
+def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Callable[[Block], float]:
+    """How many rows came to a block lately; where none did, how many partitions it has."""
+    inputs = deployment.streams_read(segment)
+    upto = min((log.run(log.steps().last_end(stream)) for stream in inputs), default=-1)
+    after = upto - max(1, round(HEAT_S / deployment.epoch_s))
+    rates = arrived(log, deployment, segment, after, upto)
+
+    def load(block: Block) -> float:
+        # Partitions decide between blocks that are equally hot, above all equally cold.
+        return sum(rates[block.first : block.stop]) + 1e-6 * block.count
+
+    return load
+
+
+def arrived(
+    log: SliceLog, deployment: Deployment, segment: Segment, after: int, upto: int
+) -> list[float]:
+    """Rows per second for every state partition of an operator in some epochs of its input."""
+    rates = [0.0] * segment.max_shards
+    for boundary in segment.inputs:
+        stream = deployment.producer(boundary).name
+        for child in log.run(log.steps().carriers(stream)):
+            for group, rows, epochs in _rows_of(log, child.unit, boundary, after, upto):
+                rates[group % segment.max_shards] += rows / (epochs * deployment.epoch_s)
+    return rates
+
+
+def _rows_of(
+    log: SliceLog, unit: str, boundary: str, after: int, upto: int
+) -> list[tuple[int, int, int]]:
+    """Key groups with the rows that a log brought them, and over how many epochs."""
+    after = max(after, log.floor(slices(unit)).epoch)
+    if upto <= after:
+        return []
+    try:
+        kept = log.run(log.steps().log(unit, after, upto)).slices
+    except TrimmedError:  # trimmed since: the next look will do
+        return []
+    return [
+        (part.group, part.rows, upto - after)
+        for item in kept
+        if item.upto <= upto
+        for file in item.files.get(boundary, ())
+        for part in file.parts
+    ]
 
 
 def carry_out(log: SliceLog, stream: str) -> None:

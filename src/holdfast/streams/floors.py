@@ -24,6 +24,7 @@ from holdfast.streams.records import (
     skip_place,
     stream_of,
 )
+from holdfast.streams.repair import KEEP_EVERY
 from holdfast.streams.restart import Restarts
 from holdfast.streams.steps import (
     Delete,
@@ -183,7 +184,9 @@ class Floors(Restarts):
         while needed is not None and first > floor.number:
             item = yield Get(ranges(unit), first - 1)
             if item is None or (isinstance(item, Range) and item.upto <= needed):
-                break
+                # A replay begins at a commit that is kept, which may lie a few batches before; and
+                # the first of its batches goes on from the range before it, maybe past a turn.
+                return max(floor.number, first - KEEP_EVERY - 1) if self._levels > 1 else first
             first -= 1
         return first
 

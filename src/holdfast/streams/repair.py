@@ -8,8 +8,8 @@ a repair first; the newest one counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from holdfast.streams.reading import ProtocolError
@@ -20,7 +20,42 @@ from holdfast.streams.unit import NondeterministicError, UnitSteps
 MOST_REPAIRS = 16
 """Of one slice; a disk that loses it more often needs a person."""
 
+KEEP_EVERY = 4
+"""Batches between two commits that a checkpoint keeps for repairs, beyond the newest few."""
+
 Repaired: TypeAlias = Literal["repaired", "adopted", "trimmed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """Batches of a unit that are run again in a row, to make slices again."""
+
+    commit: int
+    """The batch whose committed state they begin with; -1: the state of the unit's birth."""
+    last: int
+    wanted: tuple[int, ...]
+    """Those whose slices are lost; the others are run for the state they leave behind."""
+
+    @property
+    def first(self) -> int:
+        return self.commit + 1
+
+
+def replays(wanted: Iterable[int], commits: Collection[int]) -> list[Replay] | None:
+    """How to make lost slices again, running as few batches as the commits there are allow.
+
+    None: before one of them there is no commit left.
+    """
+    found: list[Replay] = []
+    for number in sorted(set(wanted)):
+        commit = max((at for at in commits if at < number), default=None)
+        if commit is None:
+            return None
+        if found and commit <= found[-1].last:  # the one before comes by: it goes on from there
+            found[-1] = replace(found[-1], last=number, wanted=(*found[-1].wanted, number))
+        else:
+            found.append(Replay(commit=commit, last=number, wanted=(number,)))
+    return found
 
 
 class Repairs(UnitSteps):

@@ -27,11 +27,30 @@ from typing import Literal
 from urllib.parse import quote
 
 from holdfast.control.events import UnitReport
-from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.units.progress import Progress
 
 POLL_S = 0.01
+DEPLOYMENT = Deployment(
+    pipeline="fake",
+    epoch_s=0.1,
+    segments=(
+        Segment(name="src", kind="source", operators=("src",), outputs=(Boundary(operator="src"),)),
+        Segment(
+            name="sum",
+            kind="inner",
+            operators=("map", "sum"),
+            inputs=("src",),
+            outputs=(Boundary(operator="sum"),),
+            shards=2,
+            stateful=True,
+        ),
+        Segment(name="out", kind="exporter", operators=("out",), inputs=("sum",)),
+    ),
+    fingerprints={},
+)
+"""Something to run: a source, a sum in two shards, an exporter; an epoch is a tenth of a second."""
 
 
 def create(run_dir: Path, node: str, spec: RunSpec) -> FakeUnitHost:

@@ -23,6 +23,8 @@ from holdfast.verify.slice_log import (
     numbered,
     read_any,
     read_record,
+    repaired,
+    repairs,
     slice_rows,
     units,
 )
@@ -99,9 +101,10 @@ def _is_slice(path: Path) -> bool:
 
 
 def _copy(path: Path, unit: UnitFolder, target: UnitFolder) -> bool:
-    """Copy a slice, its record last; whether it is there and whole."""
+    """Copy a slice with its repairs, its record last; whether it is there and whole."""
     with contextlib.suppress(FileNotFoundError, CorruptLogError):
-        record = read_record(path, "slice")
+        number = int(path.name)
+        record = repaired(unit, number, read_record(path, "slice"))
         for boundary, files in record["files"].items():
             target.data(boundary).mkdir(parents=True, exist_ok=True)
             for file in files:
@@ -109,6 +112,9 @@ def _copy(path: Path, unit: UnitFolder, target: UnitFolder) -> bool:
                 shutil.copyfile(source, target.data(boundary) / file["name"])
             for _ in slice_rows(record, boundary, target.data(boundary)):
                 pass
+        for repair, _ in repairs(unit, number):
+            (target.path / "repairs").mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(repair, target.path / "repairs" / repair.name)
         (target.path / "slices").mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target.path / "slices" / path.name)
         return True

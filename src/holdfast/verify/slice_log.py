@@ -22,6 +22,8 @@ from holdfast.errors import BadInputError, CorruptLogError
 from holdfast.verify.claims import Row
 
 _RECORD_NAME = re.compile(r"\d{10}")
+_REPAIRS = 16
+"""Numbers that the repairs of a slice have."""
 _UNIT_NAME = re.compile(r"(?P<stream>.+)\.(?P<change>\d+)#(?P<shard>\d+)")
 
 
@@ -174,13 +176,13 @@ def begun_after(run_dir: Path, stream: str) -> int | None:
     return found
 
 
-def newest_files(run_dir: Path, operator: str = "") -> list[Path]:
-    """The files that the newest slice of each unit names, of one operator or of all."""
+def newest_files(run_dir: Path, operator: str = "", slices: int = 1) -> list[Path]:
+    """The files that the newest slices of each unit name, of one operator or of all."""
     found: list[Path] = []
     for unit in units(run_dir, operator):
-        newest = dict(published(unit))
-        if newest:
-            for boundary, files in newest[max(newest)]["files"].items():
+        known = dict(published(unit))
+        for number in sorted(known)[-slices:]:
+            for boundary, files in repaired(unit, number, known[number])["files"].items():
                 found += [unit.data(boundary) / file["name"] for file in files]
     return found
 
@@ -206,6 +208,35 @@ def kept_slices(run_dir: Path, source: str) -> list[KeptSlice]:
             for number, record in records.items()
             if void is None or record["upto"] <= void
         ]
+    return found
+
+
+def repairs(unit: UnitFolder, number: int) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The repairs of a slice, oldest first: each says where its rows are, never which."""
+    for place in range(number * _REPAIRS, (number + 1) * _REPAIRS):
+        path = unit.path / "repairs" / f"{place:010d}"
+        if not path.is_file():
+            return
+        yield path, read_record(path, "repair")
+
+
+def repaired(unit: UnitFolder, number: int, record: dict[str, Any]) -> dict[str, Any]:
+    """A slice with the files of its newest repair, which must hold what it held before."""
+    for path, repair in repairs(unit, number):
+        if _content(repair["files"]) != _content(record["files"]):
+            raise CorruptLogError("holds other rows than the slice it repairs", path=str(path))
+        record = {**record, "files": repair["files"]}
+    return record
+
+
+def _content(files: dict[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
+    """Rows and their digest for every boundary and key group, whatever files they are in."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for boundary, items in files.items():
+        for part in (part for item in items for part in item["parts"]):
+            rows, digest = found.get((boundary, part["group"]), (0, 0))
+            total = (rows + part["rows"], (digest + part["digest"]) % 2**64)
+            found[boundary, part["group"]] = total
     return found
 
 
@@ -317,6 +348,7 @@ def _read_stream(path: Path) -> list[Row]:
 
 
 def _kept(unit: UnitFolder, number: int, record: dict[str, Any]) -> KeptSlice:
+    record = repaired(unit, number, record)
     boundary = min(record["files"], default="")
     return KeptSlice(
         source=unit.stream,

@@ -134,6 +134,16 @@ def test_a_plans_nodes_are_run(pipeline):
     assert plan_together(FTC, deployment, 2) == ()
 
 
+def test_followers_of_a_plan_come_with_a_node_and_with_the_sinks_they_feed(pipeline):
+    """`run --plan` needs no further option for them."""
+    planned = replace(JOINT, replicas=("count",), nodes=(node("rows", "clean", "count"),))
+    assert (plan_nodes(planned, None), plan_nodes(planned, 1)) == (2, 1)
+    made = make_deployment(pipeline, plan=planned)
+    assert [item.name for item in made.segments if item.followers] == ["count", "out"]
+    upstream = make_deployment(pipeline, plan=replace(planned, replicas=("rows",)))
+    assert [item.name for item in upstream.segments if item.followers] == ["rows"]
+
+
 @pytest.mark.parametrize("cut", ["none", "all"])
 def test_the_order_of_returns_names_every_unit(pipeline, cut):
     """However the pipeline is cut and sharded; upstream first needs no list."""

@@ -84,6 +84,21 @@ def test_promotion_is_told_once_and_after_the_fact():
     assert not world.coordinator.state.unit(A).leads
 
 
+def test_of_two_that_say_they_lead_the_one_that_is_further_does():
+    """One that has just begun, or sleeps, has not come to the batch that it lost: told once."""
+    world = hot(spares=())
+    first, second = world.where(A), world.where(A1)
+    world.set(first, A, leads=True, batch=3)
+    assert facts(world.beat(first)) == ["unit_promoted"]
+    world.set(second, A1, leads=True, batch=4)
+    assert facts(world.beat(second)) == ["unit_promoted"]
+    for _ in range(3):
+        assert world.beat(first) == []
+        assert world.beat(second) == []
+    world.set(first, A, leads=True, batch=6)
+    assert facts(world.beat(first)) == ["unit_promoted"]
+
+
 def test_a_new_follower_comes_where_the_new_leader_is_not():
     """After a failover the lost replica goes to a spare outside the survivor's domain, when the
     survivor has had the processor for itself for a while.

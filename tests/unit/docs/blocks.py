@@ -1,10 +1,11 @@
-"""The code blocks of README, tutorial and quick start, each with what a test does with it.
+"""The code blocks of README, tutorial and guides, each with what a test does with it.
 
 A comment right before a block says so: `<!-- block: KIND [FILE] -->`.
 
 | kind | what is done |
 |---|---|
 | `exec [FILE]` | Python, executed, in the names of the blocks before it (and of FILE) |
+| `tests FOLDER` | Python tests, run by pytest on Spark beside the files of FOLDER |
 | `compare` | the output of the Python block before it |
 | `run-full` | commands, run on Spark by `make chaos`; always checked against the command line |
 | `session` | commands of one session: run, look and kill while it runs, verify after it; likewise |
@@ -23,11 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGES = tuple(
-    ROOT / name for name in ("README.md", "docs/tutorial.md", "docs/guides/quickstart.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs/tutorial.md",
+    *sorted((ROOT / "docs/guides").glob("*.md")),
 )
 KINDS = frozenset(
-    {"exec", "compare", "run-full", "session", "stranger", "parse", "faults", "output", "picture"}
+    {
+        *("exec", "compare", "tests", "run-full", "session", "stranger", "parse"),
+        *("faults", "output", "picture"),
+    }
 )
 _FENCE = re.compile(
     r"(?:^<!-- block: (?P<said>[^>]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",

@@ -1,4 +1,4 @@
-"""Every code block of README, tutorial and quick start is run, or says why not."""
+"""Every code block of README, tutorial and guides is run, or says why not."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from tests.unit.verify.rundirs import write_run
 
@@ -156,6 +157,32 @@ def test_a_torn_file_is_cut_and_mended(tmp_path):
     clock.advance(5)
     injector.step()
     assert newest.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kind", ["tear-slice", "lose-slice"])
+def test_a_slice_file_is_damaged_for_good(tmp_path, kind):
+    """One of the newest few of the operator; nobody mends it."""
+    write_run(tmp_path)
+    spec = RunSpec(
+        app="app.py",
+        host="fake",
+        deployment=Deployment(
+            pipeline="p",
+            epoch_s=1.0,
+            fingerprints={},
+            segments=(Segment(name="s", kind="source", operators=("s",)),),
+        ),
+        policy=Policy(workers=1),
+    )
+    write_spec(tmp_path, spec)
+    injector = play(FakeRun(tmp_path), [Fault(at_s=0, kind=kind, target="s")], 30)
+    path = tmp_path / injector.history[0].done
+    assert int(path.name[:10]) >= 9
+    if kind == "lose-slice":
+        assert not path.exists()
+    else:
+        with pytest.raises(pa.ArrowInvalid):
+            pa.ipc.open_stream(path.read_bytes()).read_all()
 
 
 def test_a_full_disk_stops_writes_and_is_freed(tmp_path):

@@ -95,16 +95,6 @@ def test_a_duration_tells_its_median_and_its_tail():
     assert (many.value, many.p95) == (50.0, 95.0)
 
 
-def test_differences_keep_their_uncertainty():
-    """A cost lost in the noise is nothing, give or take the noise."""
-    a = Measure(value=1.0, error=0.3, samples=5)
-    b = Measure(value=1.2, error=0.4, samples=9)
-    found = estimate.minus(a, b, "test")
-    assert found.value == 0
-    assert found.error == pytest.approx(0.5)
-    assert found.high > 0
-
-
 def test_products_and_sums_carry_errors():
     """Relative errors of products and absolute errors of sums add as squares."""
     a = Measure(value=2.0, error=0.2, samples=5)

@@ -4,10 +4,19 @@ import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.blocks import even_blocks
+from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import BadInputError
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.rescale import carry_out, outcome, rescale, scalable, shape_of
+from holdfast.runtime.rescale import (
+    carry_out,
+    heat,
+    outcome,
+    rescale,
+    scalable,
+    shape_of,
+    split,
+)
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
 from holdfast.streams.records import Range, Slice
@@ -24,7 +33,12 @@ COUNT = Segment(
     max_shards=8,
     stateful=True,
 )
-FIXED = Segment(name="lines", kind="source", operators=("lines",))
+FIXED = Segment(
+    name="lines",
+    kind="source",
+    operators=("lines",),
+    outputs=(Boundary(operator="lines", key=("word",)),),
+)
 DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(FIXED, COUNT), fingerprints={})
 
 
@@ -80,6 +94,52 @@ def test_given_blocks_are_taken_as_they_are():
     changes = rescale(log, COUNT, [*first.halves, second], reason="test")
     assert [len(change.parents) for change in changes] == [2]
     assert shape(log) == [(0, 2), (2, 2), (4, 4)]
+
+
+def hot(first):
+    """All rows come to one partition."""
+    return lambda block: float(block.first <= first < block.stop)
+
+
+def test_one_shard_is_split_and_the_others_stay():
+    """By its unit, or by its number where only one has it."""
+    log = opened()
+    rescale(log, COUNT, 2, reason="test")
+    assert split(log, COUNT, "count#1", 2, hot(0)) == split(log, COUNT, "count.1#1", 2, hot(0))
+    changes = rescale(log, COUNT, split(log, COUNT, "count.1#1", 3, hot(6)), reason="test")
+    assert [change.parents for change in changes] == [("count.1#1",)]
+    assert shape(log) == [(0, 4), (4, 2), (6, 1), (7, 1)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "shards", "what"),
+    [
+        ("count.7#0", 2, "no such shard"),
+        ("count#1", 2, "several shards are meant"),
+        ("count.1#1", 5, "4 state partitions"),
+    ],
+)
+def test_a_shard_that_cannot_be_meant_is_refused(unit, shards, what):
+    """In one line that names those there are."""
+    log = opened()
+    rescale(log, COUNT, 2, reason="test")
+    rescale(log, COUNT, split(log, COUNT, "count.1#0", 2, hot(0)), reason="test")
+    with pytest.raises(BadInputError, match=what):
+        split(log, COUNT, unit, shards, hot(0))
+
+
+def test_what_is_hot_is_told_by_the_rows_of_the_input():
+    """By key group and so by partition; without rows, by the number of partitions."""
+    log = opened()
+    assert heat(log, DEPLOYMENT, COUNT)(even_blocks(1, 8)[0]) > heat(log, DEPLOYMENT, COUNT)(
+        even_blocks(2, 8)[0]
+    )
+    part = GroupPart(group=13, rows=40, offset=0, size=1, crc=0, digest=0)
+    file = SliceFile(name="f", schema_size=1, schema_crc=0, parts=(part,))
+    item = Slice(unit="lines.0#0", number=0, after=-1, upto=3, files={"lines@word": (file,)})
+    log.run(_put(Put(slices("lines.0#0"), 0, item)))
+    load = heat(log, DEPLOYMENT, COUNT)
+    assert [load(block) > 1 for block in even_blocks(8, 8)] == [p == 13 % 8 for p in range(8)]
 
 
 def publish(log, unit, number, after, upto):

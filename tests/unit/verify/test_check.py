@@ -2,9 +2,11 @@
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from tests.unit.runtime.log.logs import DEPLOYMENT, A, publish
 from tests.unit.verify.rundirs import (
     EPOCHS,
     make_pipeline,
@@ -20,8 +22,10 @@ from tests.unit.verify.rundirs import (
 from holdfast.errors import BadInputError, CorruptLogError
 from holdfast.pipeline import Console, Pipeline, Rate
 from holdfast.pipeline.claims import claims
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
 from holdfast.verify.check import verify
-from holdfast.verify.slice_log import dead_rows
+from holdfast.verify.slice_log import dead_rows, kept_slices
 
 pytestmark = pytest.mark.unit
 
@@ -235,6 +239,26 @@ def test_a_torn_slice_file_is_named(tmp_path):
     path.write_bytes(path.read_bytes()[:200])
     with pytest.raises(CorruptLogError, match=r"0000000005-g0\.arrow"):
         verify(tmp_path, claims(pipeline))
+
+
+def test_rows_of_a_repaired_slice_are_read_from_its_repair(tmp_path):
+    """The files of a lost slice are gone for good; a repair with other rows is none."""
+    log = SliceLog(tmp_path / "a")
+    begin(log, DEPLOYMENT)
+    item, other = publish(log, 0), publish(log, 1, value=2)
+    made = publish(SliceLog(tmp_path / "b"), 0).files
+    new = log.data(A, "a")
+    (file,) = made["a"]
+    data = SliceLog(tmp_path / "b").data(A, "a").read(file.name)
+    new.put_data("0000000000-again.arrow", (data,))
+    repair = {"a": (replace(file, name="0000000000-again.arrow"),)}
+    log.run(log.steps().repair(item, repair, item.digest, number=0))
+    new.delete(item.files["a"][0].name)
+    first, second = kept_slices(tmp_path / "a", "a")
+    assert (first.rows, second.rows) == (({"v": 1},), ({"v": 2},))
+    log.run(log.steps().repair(other, repair, other.digest, number=0))
+    with pytest.raises(CorruptLogError, match="holds other rows"):
+        kept_slices(tmp_path / "a", "a")
 
 
 def test_an_altered_record_is_named(tmp_path):

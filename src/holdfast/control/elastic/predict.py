@@ -35,7 +35,7 @@ class PredictPolicy:
     """Load above which a shard is too busy."""
     target: float = 0.7
     """Load of the busiest shard that a larger shape may have."""
-    low: float = 0.55
+    low: float = 0.5
     """Load of the busiest shard that a smaller shape may have."""
     drain_s: float = 60.0
     """How soon a backlog is to be worked off, seconds."""

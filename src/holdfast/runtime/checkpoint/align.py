@@ -64,6 +64,21 @@ def align(
     return "planned"
 
 
+def plan_again(checkpoint: Storage, *, unit: str, start: str | None, end: str, now: float) -> None:
+    """Have Spark read one recorded range again, with a clone of a checkpoint that nobody uses."""
+    _check_log(checkpoint, unit, end)
+    for folder in ("offsets", "commits"):
+        for number in _numbers(checkpoint, folder):
+            _remove(checkpoint, folder, number)
+    first = 0
+    if start is not None:
+        _plan(checkpoint, 0, start, now)
+        commit = ["v1", json.dumps({"nextBatchWatermarkMs": 0})]
+        checkpoint.replace("commits/0", "\n".join(commit).encode())
+        first = 1
+    _plan(checkpoint, first, end, now)
+
+
 def sync_plan(checkpoint: Storage, spark_batch: int) -> None:
     """Make durable what Spark needs to run a batch again: its offset and the source's own log."""
     _sync(checkpoint, "offsets", str(spark_batch))

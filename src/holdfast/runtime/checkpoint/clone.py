@@ -39,11 +39,33 @@ def clone_checkpoint(folder: Storage, source: int, target: int, *, unit: str, cr
     clone_between(folder, begin, end, unit=unit, crash=crash)
 
 
-def clone_between(folder: Storage, begin: str, end: str, *, unit: str, crash: Crash) -> None:
-    """The same for checkpoints given by name; the first may be in use."""
+def clone_between(
+    folder: Storage,
+    begin: str,
+    end: str,
+    *,
+    unit: str,
+    crash: Crash,
+    newest: int | None = None,
+    beside: bool = False,
+) -> None:
+    """The same for checkpoints given by name; the first may be in use.
+
+    With `newest` the clone ends with that batch of Spark's, whatever was planned and run since. A
+    clone that is to run `beside` the query it is made of is another query: Spark stops the one that
+    runs when another with its id is started.
+    """
 
     def edit(name: str) -> Edit | None:
         inside, _, last = name.rpartition("/")
+        if beside and name == "metadata":
+            return lambda _: _query_id()
+        if beside and name == ".metadata.crc":
+            return lambda _: None
+        if newest is not None and inside in ("commits", "offsets"):
+            number = last.removeprefix(".").partition(".")[0]
+            if number.isdigit() and int(number) > newest:
+                return lambda _: None
         if not _OPERATOR_METADATA.fullmatch(inside):
             return None
         if last.startswith("."):
@@ -60,13 +82,20 @@ def clone_between(folder: Storage, begin: str, end: str, *, unit: str, crash: Cr
 
 
 def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: int) -> None:
-    """A checkpoint of a query with one input and no state that goes on with a batch of ours.
+    """A checkpoint of a query with one input and no state that goes on with a batch of ours."""
+    make_stateless(folder, generation_word(generation), next_batch=next_batch, rows=rows)
 
-    Such a query needs nothing of its past but how far its source has come: Spark is told that it
-    has planned and committed one batch, up to there. `rows` stand for one batch. Without the
-    commit, which comes last, it is one that has not begun, and is made once more.
+
+def make_stateless(
+    folder: Storage, checkpoint: str, *, next_batch: int, rows: int, inputs: int = 1
+) -> None:
+    """The same by name, of a query with so many inputs.
+
+    Such a query needs nothing of its past but how far its sources have come, which is equally far:
+    Spark is told that it has planned and committed one batch, up to there. `rows` stand for one
+    batch. Without the commit, which comes last, it is one that has not begun, and is made once
+    more.
     """
-    checkpoint = generation_word(generation)
     folder.make_checkpoint(checkpoint)
     if next_batch == 0:
         return
@@ -75,12 +104,17 @@ def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: 
     # As Spark writes it, without spaces: a source reads nothing else.
     offset = json.dumps(reached, separators=(",", ":"))
     files = {
-        "metadata": (json.dumps({"id": str(uuid.UUID(new_id()))}),),
-        "offsets/0": ("v1", json.dumps(settings), offset),
+        "metadata": (_query_id().decode(),),
+        "offsets/0": ("v1", json.dumps(settings), *[offset] * inputs),
         "commits/0": ("v1", json.dumps({"nextBatchWatermarkMs": 0})),
     }
     for name, lines in files.items():
         folder.replace(f"{checkpoint}/{name}", "\n".join(lines).encode())
+
+
+def _query_id() -> bytes:
+    """What Spark calls a query in its checkpoint, for a new one."""
+    return json.dumps({"id": str(uuid.UUID(new_id()))}).encode()
 
 
 def move_schema_paths(data: bytes, *, where: str, checkpoint: str) -> bytes:

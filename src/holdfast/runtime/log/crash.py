@@ -23,6 +23,8 @@ CRASH_POINTS = (
 )
 HANDOVER_POINTS = ("after-seal", "during-handover")
 """Those that are met only when a stream changes hands: a parent's, and a child's."""
+REPAIR_POINTS = ("before-replay", "before-repair-record", "after-repair-record")
+"""Those of whoever makes a lost slice again, by the unit whose slice it is."""
 RESTART_POINT = "during-restart"
 """Met by who begins segments anew, after each of its puts: `during-restart:KIND@PUT`, the kind of
 record and which put it was, from 0."""
@@ -65,7 +67,7 @@ def crash_plan(jvm: int | None = None) -> Crash:
     spec = os.environ.get(VARIABLE, "")
     if not spec:
         return Crash()
-    known = (*CRASH_POINTS, *HANDOVER_POINTS, RESTART_POINT)
+    known = (*CRASH_POINTS, *HANDOVER_POINTS, *REPAIR_POINTS, RESTART_POINT)
     if spec.partition(":")[0] not in known:
         raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(known)}")
     own = os.getpid()

@@ -31,12 +31,20 @@ _FLOORS = ("ranges-floor", "slices-floor")
 class Survey:
     """Looks at the records of one run."""
 
-    def __init__(self, log: SliceLog, deployment: Deployment, *, keep_input: bool = False) -> None:
+    def __init__(
+        self,
+        log: SliceLog,
+        deployment: Deployment,
+        *,
+        keep_input: bool = False,
+        levels: int = 1,
+    ) -> None:
         sources = [item.name for item in deployment.segments if item.kind == "source"]
         self._log = log
         self._deployment = deployment
         self._floors = Floors(
-            DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
+            DeploymentWiring(deployment=deployment, kept=sources if keep_input else ()),
+            levels=levels,
         )
         self.trouble: list[str] = []
         """What could not be told because of a damaged record, in words."""

@@ -35,6 +35,7 @@ class Trimmer:
         *,
         retain: int = RETAIN_BATCHES,
         keep_input: bool = False,
+        levels: int = 1,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = new_id,
     ) -> None:
@@ -43,13 +44,20 @@ class Trimmer:
         deployment: who reads what.
         retain: committed batches that may have to be run again.
         keep_input: never trim what sources published: for checking results against all input.
+        levels: of acknowledgement: input is kept until what was made of it so many boundaries
+            further down is there to stay.
         clock: wall-clock seconds, as files are stamped; tells what writers that died have left.
         new_id: where names come from of what is moved aside.
         """
         self.log, self.keep_input, self.clock, self._new_id = log, keep_input, clock, new_id
         sources = {item.name for item in deployment.segments if item.kind == "source"}
         wiring = DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
-        self._floors = Floors(wiring, writer=log.writer, retain=retain)
+        self.levels = levels
+        self._floors = Floors(wiring, writer=log.writer, retain=retain, levels=levels)
+
+    def keep_epoch(self, unit: str) -> int | None:
+        """A checkpoint keeps its newest commit at or before this epoch; None: the newest few do."""
+        return self.log.run(self._floors.keep_epoch(unit))
 
     def trim(self, unit: str) -> None:
         """Trim a unit, and those before it in its stream that have handed over."""

@@ -26,7 +26,7 @@ from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.paths import taking
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.layout import SCHEMAS
-from holdfast.rundir.paths import own_places, scratch_path, warm_folder
+from holdfast.rundir.paths import own_places, scratch_folder, scratch_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
@@ -41,8 +41,10 @@ from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.rehearse import rehearse
+from holdfast.runtime.spark.units.replay import Bench
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.progress import Progress
@@ -77,6 +79,7 @@ class SparkUnitHost:
         *,
         memory_mb: int = 512,
         keep_input: bool = False,
+        ack_levels: int = 1,
         partitions: int = 1,
         spark: SparkSession | None = None,
         scratch: Path | None = None,
@@ -86,6 +89,7 @@ class SparkUnitHost:
         self._root = Path(run_dir).resolve()
         self._memory_mb = memory_mb
         self._keep_input = keep_input
+        self._ack_levels = ack_levels
         self._partitions = partitions
         self._spark = spark
         self._scratch = scratch or scratch_path(self._root, f"host-{os.getpid()}")
@@ -96,6 +100,7 @@ class SparkUnitHost:
         self._opening = threading.RLock()
         """Apart from `_lock`: a session takes seconds to start, statuses are asked meanwhile."""
         self._starts = threading.Lock()
+        self._healing = threading.RLock()
         self._turns = Turns(max(1, len(os.sched_getaffinity(0))))
         self._watch = NodeWatch()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
@@ -245,22 +250,8 @@ class SparkUnitHost:
         self._watch.start()
         log = SliceLog(self._root, self._store)
         begin(log, self._deployment)
-        hot = any(item.followers for item in self._deployment.segments)
-        context = UnitContext(
-            unit=unit,
-            generation=generation,
-            segment=segment,
-            deployment=self._deployment,
-            log=log,
-            trimmer=Trimmer(
-                log,
-                self._deployment,
-                keep_input=self._keep_input,
-                retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
-            ),
-            crash=self._crash(),
-            watch=self._watch,
-        )
+        context = self._context(unit, generation, log)
+        context = replace(context, healer=self._healer(context))
         if unit.shard in segment.followers:
             context = replace(context, lead=lead_of(context))
         match segment.kind:
@@ -281,6 +272,47 @@ class SparkUnitHost:
             case "exporter":
                 self._claim(context)
                 return self._exporter(context, segment)
+
+    def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
+        hot = any(item.followers for item in self._deployment.segments)
+        return UnitContext(
+            unit=unit,
+            generation=generation,
+            segment=self._deployment.segment(unit.segment),
+            deployment=self._deployment,
+            log=log,
+            trimmer=Trimmer(
+                log,
+                self._deployment,
+                keep_input=self._keep_input,
+                retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
+                levels=self._ack_levels,
+            ),
+            crash=self._crash(),
+            watch=self._watch,
+        )
+
+    def _healer(self, context: UnitContext) -> SparkHealer:
+        """Makes what a unit reads again, should it be lost."""
+        workshop = Workshop(
+            context=lambda unit, number: replace(
+                self._context(unit, number, context.log), crash=Crash()
+            ),
+            bench=self._bench,
+            source=self._rows_of,
+            alone=self._healing,
+            scratch=f"{scratch_folder(Path()).name}/{self._scratch.name}",
+        )
+        return SparkHealer(workshop, context.log, context.crash)
+
+    def _bench(self, context: UnitContext) -> Bench:
+        return Bench(
+            spark=self.session(),
+            pipeline=self._own_pipeline(context),
+            schemas=self.schemas(),
+            starts=self._starts,
+            partitions=self._partitions,
+        )
 
     def _claim(self, context: UnitContext) -> None:
         """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
@@ -319,19 +351,26 @@ class SparkUnitHost:
                 where=segment.name,
                 hint="deploy with fuse_sources=False",
             )
+        rows = self._rows_of(context)
+        if isinstance(rows, SparkSource):
+            raise TypeError("a SparkSource is read by a query of its own")
+        return SourceUnit(context, rows, event_time=self._pipeline.event_time)
+
+    def _rows_of(self, context: UnitContext) -> EpochRows | SparkSource:
+        """What a source unit reads."""
+        segment, shard = context.segment, context.unit.shard
         operator = self._pipeline.operator(segment.operators[0])
-        source, shard = operator.source, context.unit.shard
-        rows: EpochRows
+        source = operator.source
         match source:
             case Rate() | Generator():
-                rows = GeneratedRows(
+                return GeneratedRows(
                     source=source,
                     epoch_s=self._deployment.epoch_s,
                     shard=shard,
                     shards=segment.shards,
                 )
             case Files():
-                rows = FileRows(
+                return FileRows(
                     source,
                     unit=context.name,
                     store=context.log.store,
@@ -339,11 +378,12 @@ class SparkUnitHost:
                     shard=shard,
                     shards=segment.shards,
                 )
+            case SparkSource():
+                return source
             case _:
                 raise BadInputError(
                     f"{type(source).__name__} cannot be run yet", where=operator.name
                 )
-        return SourceUnit(context, rows, event_time=self._pipeline.event_time)
 
     def _exporter(self, context: UnitContext, segment: Segment) -> ThreadUnit:
         operator = self._pipeline.operator(segment.operators[0])

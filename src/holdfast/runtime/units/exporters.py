@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.deployment import KEY_GROUPS, Boundary
+from holdfast.errors import CorruptLogError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE
 from holdfast.runtime.log.batching import Batching
@@ -37,6 +38,7 @@ from holdfast.runtime.units.replicas import mark_delivered
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
+from holdfast.streams.records import Range
 from holdfast.streams.unit import End, Ended, Proposal, RunBatch
 
 NOT_A_NUMBER = "NaN"
@@ -75,19 +77,43 @@ class ExporterUnit(ThreadUnit):
 
     def run_batch(self, step: RunBatch) -> None:
         context, record, number = self.context, step.range, step.position.batch
-        batches: list[Any] = []
-        for boundary in context.segment.inputs:
-            stream = context.deployment.producer(boundary).name
-            for item in context.log.run(self.steps.read(stream, record.after, record.upto)):
-                folder = context.log.data(item.unit, boundary)
-                batches += read_slice(folder, files_on(item, boundary), range(KEY_GROUPS))
-        rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
+        rows = self._read(record)
         with self._delivery.prepared(number, rows) as deliver:
             if not context.lead.give_way(number) and self._is_due(number):
                 deliver()
         if context.lead.shared:
             context.lead.settle(mine=mark_delivered(context, number))
         self.progress.add(rows_in=rows.num_rows, rows_out=rows.num_rows)
+
+    def _read(self, record: Range) -> Any:
+        """The rows of a batch; slices that are damaged are made again."""
+        heeded = -1
+        while True:
+            try:
+                return self._rows(record, heed=heeded > record.after)
+            except CorruptLogError:
+                heed = self.context.healer.heal(
+                    self.context.inputs,
+                    record.after,
+                    record.upto,
+                    heeded=heeded,
+                    tell=lambda doing: self.progress.tell(state="starting", doing=doing),
+                )
+                if heed is None:
+                    raise
+                heeded = max(heeded, heed)
+                self.progress.tell(state="running", doing=None)
+
+    def _rows(self, record: Range, *, heed: bool) -> Any:
+        """What its slices hold, or their repairs if these are to be heeded."""
+        log = self.context.log
+        batches: list[Any] = []
+        for boundary, stream in self.context.inputs:
+            for item in log.run(self.steps.read(stream, record.after, record.upto)):
+                whole = log.run(self.steps.repaired(item))[0] if heed else item
+                folder = log.data(item.unit, boundary)
+                batches += read_slice(folder, files_on(whole, boundary), range(KEY_GROUPS))
+        return pa.Table.from_batches(batches) if batches else self._schema.empty_table()
 
     def _is_due(self, number: int) -> bool:
         """Whether nobody has delivered the batch: the next range is put only when it is done.

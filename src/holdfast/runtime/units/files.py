@@ -106,7 +106,15 @@ class FileRows:
         """The rows of one epoch; the batch's files count as taken from now on."""
         files = record.source["files"]
         self._taken.add(record.number, [Path(path).name for _, path in files], self._listing.names)
-        paths = [path for at, path in files if at == epoch]
+        return self._rows_of(record, epoch)
+
+    def again(self, record: Range, epoch: int) -> tuple[Any, Any]:
+        """The same as `tables` of a batch that was taken long ago: its files must be there."""
+        rows = self._rows_of(record, epoch)
+        return rows, rows
+
+    def _rows_of(self, record: Range, epoch: int) -> Any:
+        paths = [path for at, path in record.source["files"] if at == epoch]
         for path in paths:
             if not Path(path).is_file():
                 raise BadInputError(

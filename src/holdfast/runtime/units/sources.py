@@ -9,7 +9,7 @@ which epoch before it reads them, and its shards know only their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,16 +26,22 @@ from holdfast.runtime.units.aside import put_aside
 from holdfast.runtime.units.files import MAX_EPOCHS, FileRows
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.streams.records import Range, Slice
-from holdfast.streams.unit import End, Proposal, RunBatch
+from holdfast.streams.unit import End, Position, Proposal, RunBatch, Step
+
+WATERMARK = "watermark_us"
+"""What the range record of a source says: the watermark before the batch."""
 
 __all__ = [
+    "WATERMARK",
     "EpochRows",
     "FileRows",
     "GeneratedRows",
     "SourceUnit",
     "epoch_tick",
     "publish_rows",
+    "read_batch",
     "split_late",
+    "write_rows",
 ]
 
 
@@ -48,6 +54,10 @@ class EpochRows(Protocol):
 
     def tables(self, record: Range, epoch: int) -> tuple[Any, Any]:
         """The rows of one epoch of a recorded range, and those whose times its watermark heeds."""
+        ...
+
+    def again(self, record: Range, epoch: int) -> tuple[Any, Any]:
+        """The same for a batch that was published before."""
         ...
 
     @property
@@ -69,6 +79,9 @@ class GeneratedRows:
     def tables(self, record: Range, epoch: int) -> tuple[Any, Any]:  # noqa: ARG002 - same call
         whole = self.source.table(epoch, epoch_s=self.epoch_s)
         return self.source.share(whole, self.shard, self.shards), whole
+
+    def again(self, record: Range, epoch: int) -> tuple[Any, Any]:
+        return self.tables(record, epoch)
 
     @property
     def max_epochs(self) -> int:
@@ -94,6 +107,8 @@ class SourceUnit(ThreadUnit):
         )
         self._watermark: tuple[int, int | None] = (-1, None)
         """Number of the last batch published here, and the watermark it left behind."""
+        self._following = 0
+        """The batch that is decided next."""
 
     def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:  # noqa: ARG002 - it reads none
         tick = epoch_tick(self._origin, self.context.deployment.epoch_s, self.context.wall.now())
@@ -102,7 +117,15 @@ class SourceUnit(ThreadUnit):
             self.progress.tell(waiting=0)  # what is not due does not wait
             return None
         self.progress.tell(waiting=tick - after)
-        return Proposal(upto=upto, source=self._rows.claim(after, upto))
+        claimed = self._rows.claim(after, upto)
+        if self._event_time is not None:
+            # With it the batch can be made again when the slice before it is gone.
+            claimed = {**(claimed or {}), WATERMARK: self._watermark_before(self._following)}
+        return Proposal(upto=upto, source=claimed)
+
+    def _next(self, position: Position) -> Step:
+        self._following = position.batch
+        return super()._next(position)
 
     def due_s(self) -> float:
         epochs = self._batching.due_tick(self.progress.report.epoch) + 1
@@ -113,14 +136,8 @@ class SourceUnit(ThreadUnit):
 
     def run_batch(self, step: RunBatch) -> None:
         context, record, number = self.context, step.range, step.position.batch
-        watermark = self._watermark_before(number)
-        kept, late = [], []
-        for epoch in range(record.after + 1, record.upto + 1):
-            rows, heeded = self._rows.tables(record, epoch)
-            good, bad, watermark = split_late(rows, self._event_time, watermark, heeded=heeded)
-            kept.append(good)
-            late.append(bad)
-        rows, aside = pa.concat_tables(kept), pa.concat_tables(late)
+        before = self._watermark_before(number)
+        rows, aside, watermark = read_batch(self._rows.tables, record, self._event_time, before)
         publish_rows(context, record, number, rows, aside, watermark)
         self._watermark = (number, watermark)
         self.progress.add(rows_in=rows.num_rows + aside.num_rows, rows_out=rows.num_rows)
@@ -131,6 +148,22 @@ class SourceUnit(ThreadUnit):
         if self._watermark[0] == number - 1:
             return self._watermark[1]
         return self.context.log.need_slice(self.context.name, number - 1).watermark_us
+
+
+def read_batch(
+    tables: Callable[[Range, int], tuple[Any, Any]],
+    record: Range,
+    event_time: EventTime | None,
+    watermark: int | None,
+) -> tuple[Any, Any, int | None]:
+    """The rows of a batch in time, those late, and the watermark it leaves behind."""
+    kept, late = [], []
+    for epoch in range(record.after + 1, record.upto + 1):
+        rows, heeded = tables(record, epoch)
+        good, bad, watermark = split_late(rows, event_time, watermark, heeded=heeded)
+        kept.append(good)
+        late.append(bad)
+    return pa.concat_tables(kept), pa.concat_tables(late), watermark
 
 
 def publish_rows(
@@ -156,11 +189,7 @@ def publish_rows(
             keep_all=context.trimmer.keep_input,
             now=context.wall.now(),
         )
-    hashes = row_hashes(rows) if rows.num_rows else None
-    files = {
-        boundary.name: _write(context, boundary, number, rows, hashes)
-        for boundary in context.segment.outputs
-    }
+    files = write_rows(context, number, rows)
     context.crash.at("after-data-files", context.name, number)
     context.publish(
         Slice(
@@ -176,6 +205,15 @@ def publish_rows(
             generation=context.generation,
         )
     )
+
+
+def write_rows(context: UnitContext, number: int, rows: Any) -> dict[str, tuple[SliceFile, ...]]:
+    """The slice files of a batch, by boundary."""
+    hashes = row_hashes(rows) if rows.num_rows else None
+    return {
+        boundary.name: _write(context, boundary, number, rows, hashes)
+        for boundary in context.segment.outputs
+    }
 
 
 def _write(

@@ -17,9 +17,11 @@ from holdfast.clock import Clock, SystemClock, WallClock
 from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.damage import Inputs, inputs_of
 from holdfast.runtime.log.slicelog import EndedError, SliceLog, SupersededError, trimmed
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
+from holdfast.runtime.units.healing import Healer, NoHealer
 from holdfast.runtime.units.lead import Alone, Lead
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.work import thread_work
@@ -54,6 +56,8 @@ class UnitContext:
     """Where identities come from."""
     lead: Lead = field(default_factory=Alone)
     """Who publishes, if the unit has several replicas."""
+    healer: Healer = field(default_factory=NoHealer)
+    """Makes slices again whose files were lost."""
 
     @property
     def name(self) -> str:
@@ -69,6 +73,11 @@ class UnitContext:
     def streams(self) -> tuple[str, ...]:
         """What the unit reads."""
         return self.deployment.streams_read(self.segment)
+
+    @property
+    def inputs(self) -> Inputs:
+        """The boundaries it reads, with their streams."""
+        return inputs_of(self.deployment, self.segment)
 
     def publish(
         self, item: Slice, *, adopt: bool = False, keep: Callable[[], None] = lambda: None

@@ -20,8 +20,8 @@ REPORT_S = 5.0
 PAUSE_S = 2.0
 """How long a rescaled shard stands still."""
 
-HIGH, LOW = 0.85, 0.55
-"""Load of the busiest shard that is too much, and that is enough for a smaller shape."""
+WASTE = 2
+"""How many times as many shards as would hold the load are too many, if that lasts."""
 
 Curve = Callable[[float], float]
 
@@ -107,38 +107,39 @@ def simulate(policy, curve: Curve, *, length_s: int, spread=even, most: int = MO
 
 
 def least_changes(curve: Curve, *, length_s: int, spread=even, window_s: int = 90) -> int:
-    """The fewest changes with no shard above `HIGH`, and no shape for long that is too large.
+    """The fewest changes, from one shard on, of one who knows the whole curve beforehand.
 
-    Greedy over the shapes' sizes that will do at each moment: a size is kept for as long as it may.
+    No shard may be asked for more than all its time, and there may not be `WASTE` times as many
+    shards as the last `window_s` took at their highest. Nothing of it is a setting of a policy.
+    Greedy over the numbers of shards that will do at each moment: one is kept for as long as it
+    may, which is the fewest, as every number that is given up has become impossible.
     """
-    allowed: set[int] | None = None
+    allowed = {1}
     changes = 0
     for second in range(0, length_s, int(REPORT_S)):
         wanted = _sizes(curve, second, spread, window_s)
-        kept = wanted if allowed is None else allowed & wanted
-        if not kept:
+        if not allowed & wanted:
             changes += 1
-            kept = wanted
-        allowed = kept
-    return changes + (0 if 1 in _sizes(curve, 0, spread, window_s) else 1)
+            allowed = wanted
+        allowed &= wanted
+    return changes
 
 
 def _sizes(curve: Curve, second: int, spread, window_s: int) -> set[int]:
-    """Numbers of shards that hold the load now, and what the last minutes took at `LOW`."""
+    """Numbers of shards that hold the load now and are not far too many for the last minutes."""
     peak = max(curve(max(0, second - back)) for back in range(0, window_s + 1, 5))
-    least = _needed(spread(curve(second)), HIGH)
-    most = _needed(spread(peak), LOW)
-    return set(range(least, max(least, most) + 1))
+    return set(range(_needed(spread(curve(second))), WASTE * _needed(spread(peak)) + 1))
 
 
-def _needed(rates: list[float], bound: float) -> int:
+def _needed(rates: list[float]) -> int:
+    """The smallest number of shards of which none is asked for more than all its time."""
+
     def load(block):
         return FLOOR + ROW_S * sum(rates[block.first : block.stop])
 
-    shape = even_blocks(1, MOST)
     for number in range(1, MOST + 1):
         shape = reshape(even_blocks(1, MOST), number, load)
-        if max(map(load, shape)) <= bound:
+        if max(map(load, shape)) <= 1.0:
             return number
     return MOST
 

@@ -26,7 +26,7 @@ from holdfast.deployment.blocks import even_blocks
 
 pytestmark = pytest.mark.unit
 
-LAG_S = 60.0
+LAG_S = 10.0
 """More than this behind is not kept up with."""
 
 

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Pipeline, Rate, Sqlite
 from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.damage import find_damage
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.trim import Trimmer
@@ -395,3 +397,47 @@ def test_a_database_may_lie_beside_the_records(tmp_path):
     pipeline.sink("one", stream, Sqlite("out.db"))
     pipeline.sink("two", stream, Parquet("logs"))
     check_sinks(pipeline, tmp_path)
+
+
+class Mender:
+    """Puts the rows of lost slices into new files, as one who has run their batches again."""
+
+    def __init__(self, run):
+        self.log, self.asked = SliceLog(run), []
+
+    def heal(self, inputs, after, upto, *, heeded, tell):
+        self.asked.append((inputs, after, upto, heeded))
+        found = find_damage(self.log, self.log.steps(), inputs, after, upto, beyond=True)
+        for one in found.damage:
+            tell("making it again")
+            table = pa.Table.from_pylist([{"key": 1, "value": one.item.number}], schema=SCHEMA)
+            zeros = np.zeros(1, dtype=np.int64)
+            data = self.log.data(one.item.unit, "a")
+            file = write_slice_file(data, f"{one.item.number:010d}-new.arrow", table, zeros, zeros)
+            steps = self.log.steps().repair(one.item, {"a": (file,)}, one.item.digest, number=0)
+            self.log.run(steps)
+        return found.heed if found.damage or (found.heed or -1) > heeded else None
+
+
+def test_slices_that_are_lost_are_made_again_and_delivered(tmp_path):
+    """The exporter that finds them gone has them made, and goes on."""
+    publish(tmp_path, *[[(1, number)] for number in range(4)])
+    for file in (tmp_path / "units").rglob("*.arrow"):
+        file.unlink()
+    unit = exporter(tmp_path, Sqlite("out.db"))
+    mender = Mender(tmp_path)
+    unit.context = replace(unit.context, healer=mender)
+    deliver(unit, 3)
+    assert rows_of(tmp_path / "out.db") == [(1, number) for number in range(4)]
+    assert mender.asked[0] == ((("a", "a"),), -1, 3, -1)
+
+
+def test_what_cannot_be_made_again_fails_by_name(tmp_path):
+    """The unit says which file is missing."""
+    publish(tmp_path, [(1, 1)])
+    (lost,) = (tmp_path / "units").rglob("*.arrow")
+    lost.unlink()
+    unit = exporter(tmp_path, Sqlite("out.db"))
+    unit.start()
+    wait_for(lambda: unit.status().state == "failed")
+    assert f"{lost.name}: slice file is missing" in unit.status().error

@@ -37,7 +37,8 @@ from holdfast.runtime.log.slices import files_on, read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
 from holdfast.runtime.log.watermarks import spark_watermark
 from holdfast.streams.reading import TrimmedError
-from holdfast.streams.records import Slice
+from holdfast.streams.records import Range, Slice
+from holdfast.streams.repair import Repairs
 from holdfast.streams.steps import ranges
 from holdfast.streams.unit import End, Ended, Position, Proposal, RunBatch
 
@@ -104,6 +105,8 @@ class ReaderSpec:
     skips: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     """Batch to, per boundary, the positions of the rows to leave out. Fixed while a query runs, so
     that all tasks of a batch leave out the same rows, whatever skip record is put meanwhile."""
+    heed_repairs: int = -1
+    """Up to this epoch, slices may have files that were made again."""
     crash: Crash = field(default_factory=Crash)
     watch: str = field(default="", repr=False)
     """Address of the node's watcher; empty: waiting tasks look for themselves."""
@@ -176,7 +179,7 @@ class LogReader:
         record, known = step.range, step.range.watermark_us
         try:
             read = {
-                stream: self.log.run(self._protocol.read(stream, record.after, record.upto))
+                stream: self._slices(stream, record.after, record.upto)
                 for stream in self.spec.streams
             }
         except TrimmedError as error:
@@ -194,6 +197,12 @@ class LogReader:
                 )
             )
         return tuple(planned)
+
+    def _slices(self, stream: str, after: int, upto: int) -> list[Slice]:
+        found = self.log.run(self._protocol.read(stream, after, upto))
+        if after >= self.spec.heed_repairs:
+            return found
+        return [self.log.run(self._protocol.repaired(item))[0] for item in found]
 
     def _shares(self, tasks: int) -> tuple[Collection[int], ...]:
         """The key groups of each of at most so many tasks."""
@@ -287,6 +296,24 @@ class LogReader:
         turn = records.address(ranges(spec.unit), self._position(number).range_number)
         missing = [records.address(*item) for item in self._protocol.wanted()]
         return (*missing, turn, self.log.store.address(self._stop), successor)
+
+
+def rows_read(
+    log: SliceLog,
+    protocol: Repairs,
+    inputs: Sequence[InputSpec],
+    record: Range,
+    groups: Collection[int],
+) -> int:
+    """Rows of some key groups in what a batch reads."""
+    return sum(
+        part.rows
+        for item in inputs
+        for found in log.run(protocol.read(item.stream, record.after, record.upto))
+        for file in files_on(found, item.boundary)
+        for part in file.parts
+        if part.group in groups
+    )
 
 
 _readers: dict[tuple[str, str, int], LogReader] = {}

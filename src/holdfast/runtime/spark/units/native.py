@@ -113,7 +113,7 @@ class NativeSourceUnit(SparkUnit):
             raise TypeError("only a SparkSource is read natively")
         self._failure = None
         session = unit_session(self._spark, snapshot_batches=1)
-        frame = _load(session, source)
+        frame = load_rows(session, source)
         interval = self.context.deployment.epoch_s * self.context.segment.batch_epochs
         with self._starts:
             query = self._query = (
@@ -322,7 +322,7 @@ class NativeSourceUnit(SparkUnit):
         return epoch_tick(self._origin, context.deployment.epoch_s, context.wall.now())
 
 
-def _load(session: SparkSession, source: SparkSource) -> DataFrame:
+def load_rows(session: SparkSession, source: SparkSource) -> DataFrame:
     """The source's rows in the columns its description promises."""
     wanted = cast("StructType", StructType.fromDDL(source.schema))
     frame = read_stream(session, source.format, source.options, source.schema)

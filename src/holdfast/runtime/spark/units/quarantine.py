@@ -227,8 +227,9 @@ def _inputs(context: UnitContext, spec: ReaderSpec, record: Range) -> dict[str, 
     for item in spec.inputs:
         batches: list[Any] = []
         for found in log.run(protocol.read(item.stream, record.after, record.upto)):
+            whole, _ = log.run(protocol.repaired(found))
             folder = log.data(found.unit, item.boundary)
-            batches += read_slice(folder, files_on(found, item.boundary), groups)
+            batches += read_slice(folder, files_on(whole, item.boundary), groups)
         empty = item.arrow_schema().empty_table().drop_columns([TICK])
         tables[item.boundary] = pa.Table.from_batches(batches) if batches else empty
     return tables

@@ -23,15 +23,12 @@ from holdfast.runtime.checkpoint.clone import (
     generations,
     make_checkpoint,
     newest_generation,
-    next_batch,
     tidy,
 )
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.redo import after_failure, skips_to_use
 from holdfast.runtime.log.slicelog import EndedError, OtherSkipError, SupersededError, skip_version
-from holdfast.runtime.log.slices import files_on
-from holdfast.runtime.log.start import rebuilt_start, require_start
 from holdfast.runtime.log.takeable import Takeable
 from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
 from holdfast.runtime.log.watermarks import output_watermark
@@ -44,8 +41,9 @@ from holdfast.runtime.spark.frames.compile import (
     read_frames,
 )
 from holdfast.runtime.spark.io.publish import Written
-from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError
+from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, rows_read
 from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.beginning import keep_commit, refuse_or_rebuild
 from holdfast.runtime.spark.units.life import QueryLife
 from holdfast.runtime.spark.units.partners import clone_partner
 from holdfast.runtime.spark.units.promise import keep_promised, promise_of
@@ -98,6 +96,8 @@ class SparkUnit:
         """What batches leave out while this query runs."""
         self._adopted: set[int] = set()
         """Batches that failed here and are published, so need not be run."""
+        self._heed_repairs = -1
+        """Up to this epoch, slices that are read may have been made again."""
         self._chance = any(
             not pipeline.operator(name).deterministic for name in context.segment.operators
         )
@@ -170,7 +170,8 @@ class SparkUnit:
         if context.lead.shared and clone_partner(context, source, rows=self._partitions):
             self._tidy(keep_from=own)
             return
-        rebuilt = self._require_start(source)
+        known = None if source is None else self._checkpoint(source)
+        rebuilt = refuse_or_rebuild(context, known, rows=self._partitions)
         if source is None and born.parents and context.segment.stateful:
             inherit(context, born.parents, rows=self._partitions)
             return
@@ -190,26 +191,6 @@ class SparkUnit:
             new_id=context.new_id,
         )
         remove_stop_marks(context.log, context.name, keep_from, context.replica)
-
-    def _require_start(self, generation: int | None) -> int | None:
-        """Refuse what would wait for ever: a start from a checkpoint that the log has left behind.
-
-        Before anything is made of it, so that a checkpoint put back later is still the newest. A
-        native source holds its checkpoint against the records by itself. Gives the batch that a new
-        checkpoint is to go on with, if that will do instead.
-        """
-        context = self.context
-        if context.segment.kind != "inner":
-            return None
-        rows = self._partitions
-        kept = None if generation is None else next_batch(self._checkpoint(generation), rows)
-        if kept is None and generation is not None:
-            return None
-        where = context.log, context.deployment, context.unit
-        rebuilt = rebuilt_start(*where, first=kept)
-        if rebuilt is None:
-            require_start(*where, first=kept or 0, checkpointed=True)
-        return rebuilt
 
     def _clone_source(self, there: list[int]) -> int | None:
         if self._clone_from in there:
@@ -241,6 +222,7 @@ class SparkUnit:
             ),
             partitions=self._partitions,
             skips={number: skip.rows for number, skip in self._skips.items()},
+            heed_repairs=self._heed_repairs,
             crash=context.crash,
             watch=context.watch.address,
         )
@@ -298,6 +280,8 @@ class SparkUnit:
         context, number = self.context, self._number
         # Whatever happened, a generation that was replaced has nothing to report but that.
         context.log.check_current(context.name, context.generation, context.replica)
+        if number is not None and self._healed(number):
+            return True
         ours = isinstance(error, HoldfastError)
         if number is None or (ours and not isinstance(error, OperatorError | OtherSkipError)):
             return False
@@ -320,6 +304,22 @@ class SparkUnit:
                 return self._quarantined(error, number)
             case "fail":
                 return False
+
+    def _healed(self, number: int) -> bool:
+        """Whether the batch failed on slices that were damaged, and are whole now."""
+        context, record = self.context, self.context.log.range(self.context.name, number)
+        if record is None:
+            return False
+        heed = context.healer.heal(
+            context.inputs,
+            record.after,
+            record.upto,
+            heeded=self._heed_repairs,
+            tell=lambda doing: self.progress.tell(state="starting", doing=doing),
+        )
+        if heed is not None:
+            self._heed_repairs = max(self._heed_repairs, heed)
+        return heed is not None
 
     def _quarantined(self, error: BaseException, number: int) -> bool:
         """Whether rows were found without which the failed batch can go on."""
@@ -386,6 +386,7 @@ class SparkUnit:
         began = max(start, log.put_time(record) or 0.0)
         self._account(number, record, stored.rows, context.wall.now() - began)
         self._trim(number)
+        keep_commit(context, self._checkpoints(), number)
         if context.segment.stateful and number % SIZE_EVERY == 1:
             files = StateFiles(checkpoint)
             files.scan()
@@ -463,16 +464,8 @@ class SparkUnit:
             self._tidy(keep_from=self.context.generation)
 
     def _account(self, number: int, record: Range, rows_out: int, seconds: float) -> None:
-        groups, log = self._share.groups, self.context.log
-        rows_in = 0
-        for item in self._spec.inputs:
-            for found in log.run(self._protocol.read(item.stream, record.after, record.upto)):
-                rows_in += sum(
-                    part.rows
-                    for file in files_on(found, item.boundary)
-                    for part in file.parts
-                    if part.group in groups
-                )
+        log, spec = self.context.log, self._spec
+        rows_in = rows_read(log, self._protocol, spec.inputs, record, self._share.groups)
         self.progress.add(rows_in=rows_in, rows_out=rows_out)
         self.progress.tell(batch=number, epoch=record.upto, batch_ms=1000 * seconds)
         if self._takeable is not None:

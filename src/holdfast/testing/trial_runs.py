@@ -1,0 +1,283 @@
+"""Carries out a trial: starts the run, waits until it is steady, measures, kills, measures.
+
+Everything is read from the slice log and from the system's account of processes; neither the
+coordinator nor the units are asked how they have done.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import psutil
+
+from holdfast.control.status import RunView
+from holdfast.deployment import Deployment, UnitId
+from holdfast.errors import CheckFailedError
+from holdfast.health.policy import Policy
+from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.replicas import with_followers
+from holdfast.rundir.layout import ORIGIN
+from holdfast.rundir.spec import RunSpec
+from holdfast.runtime.launch.local import LaunchSettings
+from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.node.processes import session_members
+from holdfast.runtime.rescale import announce, outcome, rescale
+from holdfast.streams.records import Change, Slice
+from holdfast.testing.trials import Measured, Trial
+
+DEADLINE_S = 180.0
+"""How long a start, a recovery or a catch-up may take."""
+STEADY = 4
+"""Slices of one interval each that show that a segment keeps up."""
+POLL_S = 0.01
+
+
+def run_trial(trial: Trial, folder: Path) -> Measured:
+    """Run a trial in an empty folder."""
+    app = folder / "app.py"
+    app.write_text(trial.app, encoding="utf-8")
+    pipeline = load_pipeline(str(app))
+    made = deploy(pipeline, batch_epochs=dict(trial.batch_epochs))
+    deployment = with_followers(pipeline, made, trial.replicate)
+    with _running(trial, deployment, app) as run:
+        bench = _Bench(trial, deployment, run)
+        if trial.behind_s:
+            return bench.catch_up()
+        bench.settle()
+        cpu = bench.cpu() if trial.cpu_s else {}
+        scaled = bench.scale() if trial.scales else Measured()
+        recovery = []
+        for killed in trial.kills:
+            recovery.append(bench.kill(killed))
+            bench.settle()
+        return replace(scaled, recovery=tuple(recovery), cpu=cpu)
+
+
+@contextmanager
+def _running(trial: Trial, deployment: Deployment, app: Path) -> Iterator[LocalRun]:
+    """The launch: a node for each home and for each follower, spares for what is killed at once."""
+    nodes = len(trial.homes) + len(trial.replicate)
+    spares = max([1, *map(len, trial.kills)])
+    names = {str(unit) for unit in deployment.units()}
+    together = tuple(
+        tuple(name for one in home if (name := str(UnitId(segment=one))) in names)
+        for home in trial.homes
+    )
+    spec = RunSpec(
+        app=str(app),
+        host="spark",
+        deployment=deployment,
+        policy=Policy(workers=nodes, together=together),
+    )
+    run = LocalRun(
+        app.parent / "run",
+        spec,
+        LaunchSettings(nodes=nodes, spares=spares, domains=nodes + spares),
+    )
+    if trial.behind_s:
+        log = SliceLog(run.run_dir)
+        log.store.put_if_absent(ORIGIN, json.dumps(time.time() - trial.behind_s).encode())
+    run.start()
+    try:
+        yield run
+    finally:
+        run.stop()
+
+
+@dataclass(slots=True)
+class _Bench:
+    """One run under observation."""
+
+    trial: Trial
+    deployment: Deployment
+    run: LocalRun
+    _delays: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """Per watched segment, when its slices were due and how late they were, while it is scaled."""
+    _noted: dict[str, int] = field(default_factory=dict)
+    """Up to which epoch."""
+
+    @property
+    def log(self) -> SliceLog:
+        return SliceLog(self.run.run_dir)
+
+    def settle(self) -> None:
+        """Wait until everything runs, is warm and keeps up."""
+
+        def warm(view: RunView) -> bool:
+            spare = any(node.spare and not node.units for node in view.nodes)
+            return all_running(view) and spare and all(node.ready for node in view.nodes)
+
+        self.run.wait_for(warm, DEADLINE_S, "the start")
+        first = {segment: self._newest(segment) for segment in self.trial.watched}
+        self._until(lambda: all(self._keeps_up(name, number) for name, number in first.items()))
+        self.run.wait_for(warm, DEADLINE_S, "settling")
+
+    def cpu(self) -> dict[str, float]:
+        """Cores that the nodes of the watched segments keep busy."""
+        nodes = {segment: self._node(segment) for segment in self.trial.watched}
+        before, began = {name: self._used(node) for name, node in nodes.items()}, time.monotonic()
+        end = began + self.trial.cpu_s
+        self._until(lambda: time.monotonic() >= end)
+        took = time.monotonic() - began
+        return {name: (self._used(node) - before[name]) / took for name, node in nodes.items()}
+
+    def kill(self, segments: Sequence[str]) -> dict[str, float]:
+        """Kill the nodes that lead some segments; until each watched one among them goes on."""
+        nodes = [self._node(segment) for segment in segments]
+        hit = [segment for segment in self.trial.watched if segment in segments]
+        before = {segment: self._newest(segment) for segment in hit}
+        killed = time.time()
+        for node in dict.fromkeys(nodes):
+            self.run.kill_node(node)
+        found: dict[str, float] = {}
+
+        def all_back() -> bool:
+            for segment in hit:
+                back = self._first_after(segment, before[segment] + 1, killed)
+                if segment not in found and back is not None:
+                    found[segment] = back
+            return len(found) == len(hit)
+
+        self._until(all_back)
+        return found
+
+    def scale(self) -> Measured:
+        """Change shards, one change after another, and see what that does to the slices."""
+        began, log = time.time(), self.log
+        self._noted = {name: log.run(log.steps().last_end(name)) for name in self.trial.watched}
+        handovers = []
+        for segment, shards in self.trial.scales:
+            asked = time.time()
+            put = rescale(log, self.deployment.segment(segment), shards, reason="a trial")
+            announce(self.run.run_dir, put)
+            self._until(partial(self._handed_over, put))
+            pauses = [done.pause_s for change in put if (done := outcome(log, change))]
+            usual_s = self._interval(segment) * self.deployment.epoch_s
+            handovers.append((shards, asked - began, max(0.0, max(pauses) - usual_s)))
+            self.settle()
+        self._note()
+        found = {
+            name: tuple((due - began, late) for due, late in each)
+            for name, each in self._delays.items()
+        }
+        return Measured(handovers=tuple(handovers), delays=found)
+
+    def _handed_over(self, put: Sequence[Change]) -> bool:
+        return all(outcome(self.log, change) for change in put)
+
+    def _note(self) -> None:
+        """Take down what was published since, before it is trimmed."""
+        log = self.log
+        for name, after in self._noted.items():
+            steps = log.steps()
+            for end in log.run(steps.ends(name, after)):
+                items = log.run(steps.read(name, self._noted[name], end))
+                times = [at for item in items if (at := log.put_time(item)) is not None]
+                if times:
+                    due = self._due(items[-1], name)
+                    self._delays.setdefault(name, []).append((due, max(0.0, max(times) - due)))
+                self._noted[name] = end
+
+    def catch_up(self) -> Measured:
+        """How long the last watched segment takes for all that waits."""
+        segment = self.trial.watched[-1]
+        unit = self._unit(segment)
+        self._until(lambda: self.log.slice(unit, 0) is not None)
+        self._until(lambda: self._is_level(segment))
+        first, last = self.log.need_slice(unit, 0), self._newest(segment)
+        number = next(n for n in range(last + 1) if self._in_time(segment, n))
+        level = self.log.need_slice(unit, number)
+        began = self.log.put_time(self.log.need_range(unit, 0))
+        ended = self.log.put_time(level)
+        if began is None or ended is None:
+            raise CheckFailedError(f"{unit}: the times of its records are not known")
+        return Measured(
+            catch_up_s=ended - began,
+            catch_up_input_s=(level.upto - first.after) * self.deployment.epoch_s,
+        )
+
+    # What the log says
+
+    def _unit(self, segment: str) -> str:
+        """The first of those that carry a segment's output now."""
+        carriers = self.log.carriers(segment)
+        return carriers[0].unit if carriers else UnitId(segment=segment).name
+
+    def _newest(self, segment: str) -> int:
+        unit = self._unit(segment)
+        number = self.log.newest_batch(unit)
+        while number >= 0 and self.log.slice(unit, number) is None:
+            number -= 1
+        return number
+
+    def _interval(self, segment: str) -> int:
+        return self.deployment.segment(segment).batch_epochs
+
+    def _due(self, item: Slice, segment: str) -> float:
+        """When the first batch interval in a slice was over."""
+        origin = self.log.origin()
+        if origin is None:
+            raise CheckFailedError("no source has started")
+        upto = min(item.upto, item.after + self._interval(segment))
+        return origin + (upto + 1) * self.deployment.epoch_s
+
+    def _first_after(self, segment: str, number: int, killed: float) -> float | None:
+        """From the kill, or from when it was due, to the first slice from a number on."""
+        for item in self.log.slices_from(self._unit(segment), number):
+            at = self.log.put_time(item)
+            if at is not None and at > killed:
+                return max(0.0, at - max(killed, self._due(item, segment)))
+        return None
+
+    def _keeps_up(self, segment: str, first: int) -> bool:
+        last = self._newest(segment)
+        return last - STEADY >= first and all(
+            item is not None and item.upto - item.after == self._interval(segment)
+            for item in (self.log.slice(self._unit(segment), last - n) for n in range(STEADY))
+        )
+
+    def _in_time(self, segment: str, number: int) -> bool:
+        """Whether a slice came before the next one could have been due."""
+        item = self.log.slice(self._unit(segment), number)
+        at = self.log.put_time(item) if item is not None else None
+        if item is None or at is None:
+            return False
+        origin = self.log.origin() or 0.0
+        ahead = item.upto + 1 + self._interval(segment)
+        return at <= origin + ahead * self.deployment.epoch_s
+
+    def _is_level(self, segment: str) -> bool:
+        return self._in_time(segment, self._newest(segment))
+
+    # Processes
+
+    def _node(self, segment: str) -> str:
+        """The node of the replica that publishes."""
+        name = self._unit(segment)
+        units = [unit for unit in self.run.status().units if UnitId.parse(unit.unit).name == name]
+        found = next((unit for unit in units if unit.leads), units[0]).node
+        if found is None:
+            raise CheckFailedError(f"{segment} has no node")
+        return found
+
+    def _used(self, node: str) -> float:
+        child = self.run.launcher.node(node)
+        if child is None:
+            raise CheckFailedError(f"{node} is gone")
+        spent = [psutil.Process(pid).cpu_times() for pid in session_members(child.pid)]
+        return float(sum(item.user + item.system for item in spent))
+
+    def _until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            if time.monotonic() > end:
+                raise CheckFailedError(f"not seen within {DEADLINE_S:.0f} s: {self.trial.watched}")
+            self._note()
+            time.sleep(POLL_S)

@@ -1,0 +1,111 @@
+"""Replicas on real runs: killed, suspended, left alone and lost together; every row counts once."""
+
+import pytest
+
+from holdfast.faults.campaign import Campaign, Outcome, run_campaign
+from holdfast.faults.schedule import Fault, Schedule, draw_schedule
+from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.replicas import with_followers
+from holdfast.plan import FtcPlan
+from holdfast.prove.run import Proving, prove
+from holdfast.rundir.paths import journals
+from holdfast.runtime.spark.start.native import VARIABLE
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+
+APPS = {"word_count": "count", "traffic": "slow"}
+"""Examples, and the segment of each that keeps state."""
+KINDS = ("kill", "suspend", "domain", "correlated", "coordinator", "disk", "tear")
+FATES = {
+    "leader killed": [Fault(at_s=4, kind="kill", target="leader:{}")],
+    "follower killed": [Fault(at_s=4, kind="kill", target="follower:{}")],
+    "leader hangs and wakes up": [
+        Fault(at_s=4, kind="suspend", target="leader:{}", duration_s=8),
+    ],
+    "follower hangs and wakes up": [
+        Fault(at_s=4, kind="suspend", target="follower:{}", duration_s=8),
+    ],
+    "both lost": [Fault(at_s=4, kind="correlated", target="leader:{},follower:{}")],
+    "one after the other": [
+        Fault(at_s=4, kind="kill", target="leader:{}"),
+        Fault(at_s=5, kind="kill", target="leader:{}"),
+        Fault(at_s=20, kind="kill", target="follower:{}"),
+    ],
+}
+
+
+def play(tmp_path, name, schedule, **options) -> Outcome:
+    app = f"examples/{name}.py"
+    pipeline = load_pipeline(app)
+    campaign = Campaign(
+        app=app,
+        pipeline=pipeline,
+        deployment=with_followers(pipeline, deploy(pipeline), ["all"]),
+        schedule=schedule,
+        # One in each failure domain: a lost replica comes back before the next fault.
+        spares=2,
+        heal_s=180.0,
+        **options,
+    )
+    outcome = run_campaign(campaign, tmp_path / "run")
+    assert outcome.ok, outcome.to_json()
+    assert any(item.done for item in outcome.injected), outcome.to_json()
+    return outcome
+
+
+@pytest.mark.sample(name="word_count", seed=1)
+@pytest.mark.sample(name="traffic", seed=2)
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("name", APPS)
+def test_a_schedule_with_followers_ends_verified(tmp_path, monkeypatch, name, seed):
+    """Everything has a follower, one schedule in four through Python, one with trimmed input."""
+    monkeypatch.setenv(VARIABLE, "python" if seed % 4 == 3 else "native")
+    schedule = draw_schedule(seed, faults=3, detection_s=3.0, kinds=KINDS)
+    play(tmp_path, name, schedule, trim=seed % 4 == 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("name", APPS)
+def test_what_may_become_of_two_replicas(tmp_path, name, fate):
+    """Whichever of them is gone, for a while or for good: exact, and told in the timeline."""
+    operator = APPS[name]
+    faults = [
+        Fault(
+            at_s=fault.at_s,
+            kind=fault.kind,
+            target=fault.target.replace("{}", operator),
+            duration_s=fault.duration_s,
+        )
+        for fault in FATES[fate]
+    ]
+    outcome = play(tmp_path, name, Schedule(faults=tuple(faults)))
+    assert all(item.done for item in outcome.injected), outcome.to_json()
+    told = "".join(path.read_text() for path in journals(outcome.run_dir).values())
+    assert "node_lost" in told
+    assert "unit_promoted" in told
+
+
+@pytest.mark.full
+def test_a_proof_measures_failovers(tmp_path):
+    """The node that leads is killed; readers see how late slices were, and nothing is lost."""
+    app = "examples/word_count.py"
+    pipeline = load_pipeline(app)
+    proof = prove(
+        Proving(
+            app=app,
+            pipeline=pipeline,
+            deployment=with_followers(pipeline, deploy(pipeline), ["all"]),
+            plan=FtcPlan(algorithm="by hand", feasible=True),
+            faults=2,
+            spares=2,
+            max_recovery=120.0,
+            calm_slices=4,
+        ),
+        tmp_path / "run",
+    )
+    assert not proof.note, proof.note
+    assert proof.failovers is not None
+    assert all(item.hot and item.next_slice is not None for item in proof.recoveries)
+    assert proof.kept
+    assert proof.exact, proof.to_json()

@@ -1,0 +1,83 @@
+"""SPATE's measured figures: what is asked of the machine, and what is said of its answers."""
+
+import pytest
+from tests.unit.reproduce.test_reproduce import shipped
+
+from holdfast.clock import SystemClock
+from holdfast.reproduce import Effort, find
+from holdfast.testing.trials import Measured
+
+pytestmark = pytest.mark.unit
+
+
+class Lab:
+    """A machine whose recoveries and pauses are known."""
+
+    def __init__(self, passive=1.0, pause=0.5, upstream=0.1, speed=4.0):
+        self.passive, self.pause = passive, pause
+        self.upstream, self.speed = upstream, speed
+        self.trials = []
+
+    def __call__(self, trial):
+        self.trials.append(trial)
+        interval = dict(trial.batch_epochs).get("count", 1)
+        begun = [10.0 * (1 + index) for index, _ in enumerate(trial.scales)]
+        late = {"split": self.upstream, "count": self.pause}
+        return Measured(
+            recovery=tuple({"count": self.passive + 0.1 * interval} for _ in trial.kills),
+            handovers=tuple(
+                (shards, at, self.pause)
+                for (_, shards), at in zip(trial.scales, begun, strict=True)
+            ),
+            delays={
+                name: tuple(
+                    (float(at), 0.2 + (more if float(at) - 1 in begun else 0.0)) for at in range(40)
+                )
+                for name, more in late.items()
+                if trial.scales
+            },
+            catch_up_s=2 * trial.behind_s / self.speed if trial.behind_s else None,
+            catch_up_input_s=2 * trial.behind_s if trial.behind_s else None,
+        )
+
+
+def make(figure, lab, *, full=False):
+    (item,) = find("spate", figure)
+    assert item.measured
+    return item.make(Effort(full=full, clock=SystemClock(), topology=shipped, lab=lab))
+
+
+def verdicts(made):
+    return [claim.verdict for claim in made.claims]
+
+
+def test_a_scaled_operator_pauses_and_the_one_before_it_does_not():
+    """Up and down in one run; delays are told slice by slice, with the changes."""
+    lab = Lab()
+    made = make("12", lab)
+    (trial,) = lab.trials
+    assert trial.scales == (("count", 2), ("count", 1))
+    assert verdicts(made) == ["holds", "holds"]
+    assert [row[3] for row in made.rows if row[3]] == ["2 shards", "1 shards"]
+    assert "0.10 s" in made.claims[0].ours
+    assert verdicts(make("12", Lab(upstream=3.0, pause=2.5))) == ["partly", "partly"]
+
+
+def test_recovery_grows_with_the_interval_and_beats_replay():
+    """A window of thirty seconds is worked off in seven and a half here."""
+    made = make("13", Lab(), full=True)
+    assert len(made.rows) == 3 * 4
+    assert made.rows[0] == (1000, 5, 1.5, 9.0)
+    assert verdicts(made) == ["holds", "holds"]
+    assert len(make("13", Lab()).rows) == 2
+    assert verdicts(make("13", Lab(passive=-9.0)))[1] == "holds"
+
+
+def test_after_a_scale_up_only_the_new_shape_is_recovered():
+    """With synchronous checkpoints, half an interval and the scaling itself are done again."""
+    lab = Lab()
+    made = make("14", lab, full=True)
+    assert [row[:3] for row in made.rows] == [(10, 1.1, 2.85), (20, 1.1, 4.1), (30, 1.1, 5.35)]
+    assert verdicts(made) == ["holds"]
+    assert "3.7 times" in made.claims[0].ours
+    assert verdicts(make("14", Lab(speed=100.0))) == ["partly"]
