@@ -113,6 +113,8 @@ class _Recut:
         self._known = {segment.name: segment for segment in before.segments}
         self._begins: dict[str, int] = {}
         """Segment that changes to the epoch after which it reads."""
+        self._stops: dict[str, set[int]] = {}
+        """Segment that changes to the epochs at which what it reads must end."""
 
     def changes(self) -> list[Change]:
         made = {
@@ -134,6 +136,10 @@ class _Recut:
         start = self._last_end(segment.name) if goes_on else self._read_from(segment)
         state = self._state(segment, start)
         self._begins[segment.name] = state.epoch
+        ends: set[int] = set()
+        for name in () if goes_on else self._readers(segment):
+            ends |= self._stops[name]
+        self._stops[segment.name] = {end for end in (*ends, start) if end > state.epoch}
         self._check_inputs(segment, state.epoch)
         number = len(self._log.run(self._log.steps().changes_of(segment.name)))
         known = self._known.get(segment.name)
@@ -144,7 +150,11 @@ class _Recut:
             reason=f"other cuts: {'+'.join(segment.operators)}, {was}",
         )
         return replace(
-            change, since=state.epoch, state=state.units, watermark_us=state.watermark_us
+            change,
+            since=state.epoch,
+            state=state.units,
+            ends=tuple(sorted(ends)),
+            watermark_us=state.watermark_us,
         )
 
     def _vanished(self, segment: Segment) -> Change:
@@ -157,12 +167,14 @@ class _Recut:
 
     def _read_from(self, segment: Segment) -> int:
         """Where a stream that appears is read from: its one reader changes as well."""
-        readers = [
+        return min(self._begins[name] for name in self._readers(segment))
+
+    def _readers(self, segment: Segment) -> list[str]:
+        return [
             reader.name
             for boundary in segment.outputs
             for reader in self._after.consumers(boundary.name)
         ]
-        return min(self._begins[name] for name in readers)
 
     # State
 

@@ -80,6 +80,7 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
         )
         data["parents"] = tuple(data["parents"])
         data["state"] = tuple(map(tuple, data.get("state", ())))
+        data["ends"] = tuple(data.get("ends", ()))
     if kind == Restart.kind:
         data["changes"] = tuple(_build(Change.kind, item) for item in data["changes"])
     if isinstance(data.get("rows"), dict):

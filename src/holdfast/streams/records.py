@@ -75,6 +75,8 @@ class Change:
     state: tuple[tuple[str, int], ...] = ()
     """Units whose state they take over, of whatever stream, each with the batch that has committed
     it: it stands at `since`."""
+    ends: tuple[int, ...] = ()
+    """Epochs at which a batch of theirs must end: their readers have to stop there."""
     watermark_us: int | None = None
     """Of the inputs where that state stands."""
     restart: int | None = None

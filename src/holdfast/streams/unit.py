@@ -233,9 +233,9 @@ class UnitSteps(Handover):
         reach: int | None,
     ) -> Steps[Range | Turn | None]:
         limit = must_end_at if must_end_at is not None and must_end_at > position.after else None
-        carries = yield from self._carries_from(unit)
-        if carries is not None and position.after < carries:
-            limit = carries if limit is None else min(carries, limit)
+        for end in (yield from self._stops(unit)):
+            if end > position.after:
+                limit = end if limit is None else min(end, limit)
         if position.change is not None:
             cut = yield from self.cut_epoch(stream_of(unit), position.change)
             if cut is None:
@@ -270,14 +270,19 @@ class UnitSteps(Handover):
         found: Range | Turn = stored
         return found
 
-    def _carries_from(self, unit: str) -> Steps[int | None]:
-        """Where a unit that takes over state begins to carry its stream: a batch ends there."""
+    def _stops(self, unit: str) -> Steps[tuple[int, ...]]:
+        """Epochs at which a unit of a restart must end a batch: where it begins to carry its
+        stream, if it takes over state that stands earlier, and where its readers do.
+        """
         made = yield from self.change(stream_of(unit), change_of(unit))
-        if made.since is None or made.start is not None:
-            return made.start if made.since is not None else None
-        known = yield from self.bases(stream_of(unit))
-        closed = [closing for _, closing in known if closing and closing.next == made.number]
-        return closed[0].end if closed else None
+        if made.since is None:
+            return ()
+        carries = made.start
+        if carries is None:
+            known = yield from self.bases(stream_of(unit))
+            closed = [item.end for _, item in known if item and item.next == made.number]
+            carries = closed[0] if closed else made.since
+        return (carries, *made.ends)
 
     def unread(self, inputs: Sequence[str], after: int, reach: int | None) -> Steps[list[End]]:
         """The ends that a batch which begins at a position could have."""

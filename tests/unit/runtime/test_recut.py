@@ -92,7 +92,9 @@ def test_segments_that_split_begin_where_they_are_read():
     assert log.run(steps.birth("sum.0#0")) == Birth(
         epoch=15, parents=(("label.0#0", 3),), watermark_us=15
     )
-    assert log.run(steps._carries_from("sum.0#0")) == 19
+    assert log.run(steps._stops("sum.0#0")) == (19,)
+    # It stops at 19, so what it reads must have an end there.
+    assert log.run(steps._stops("double.0#0")) == (15, 19)
     # What it publishes on the way was published before it, as part of the old segment.
     log.publish(Slice(unit="double.0#0", number=0, after=15, upto=23))
     log.publish(Slice(unit="sum.0#0", number=0, after=15, upto=19))

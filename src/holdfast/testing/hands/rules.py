@@ -363,9 +363,9 @@ class EveryEpochIsAnEnd(Floors):
 class HeirsRunOnFreely(Floors):
     """Units that take over state end their batches anywhere, also across where they carry on."""
 
-    def _carries_from(self, unit: str) -> Steps[int | None]:
+    def _stops(self, unit: str) -> Steps[tuple[int, ...]]:
         yield Newest(ranges(unit))
-        return None
+        return ()
 
 
 class LeftOutRowsComeBack(Floors):
