@@ -222,7 +222,7 @@ class _Recut:
             ends.append(mine)
         common = set.intersection(*map(set, ends)) if ends else set()
         if not common:
-            return self._unborn(units)
+            return self._at_birth(units)
         epoch = max(common)
         marks = [mine[epoch][1] for mine in ends]
         known = [mark for mark in marks if mark is not None]
@@ -232,14 +232,20 @@ class _Recut:
             watermark_us=min(known) if known and len(known) == len(marks) else None,
         )
 
-    def _unborn(self, units: Sequence[str]) -> _State | None:
-        """Units that have never decided on a batch had no state; all of them, or it is lost."""
+    def _at_birth(self, units: Sequence[str]) -> _State | None:
+        """What units that have committed nothing began with: no state, or that of others.
+
+        So cuts that turned out badly can be taken back. One whose checkpoint was lost is made again
+        from there, if its input is whole.
+        """
         born = {self._log.run(self._log.steps().birth(unit)) for unit in units}
-        fresh = all(self._log.newest_batch(unit) < 0 for unit in units)
         one = born.pop() if len(born) == 1 else None
-        if not fresh or not isinstance(one, Birth) or one.parents:
+        if not isinstance(one, Birth):
             return None
-        return _State(epoch=one.epoch)
+        for parent, batch in one.parents:
+            if batch not in committed_batches(self._log, parent, self._rows):
+                return None
+        return _State(epoch=one.epoch, units=one.parents, watermark_us=one.watermark_us)
 
     # Input
 

@@ -15,7 +15,7 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.recut import forget_vanished, recut, unlike
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Floor, Range, Slice
+from holdfast.streams.records import Change, Child, Floor, Range, Slice
 from holdfast.streams.steps import Put, RaiseFloor, ranges, slices
 
 pytestmark = pytest.mark.unit
@@ -118,6 +118,17 @@ def test_cuts_may_change_again_and_again():
     assert log.run(log.steps().birth("sum.2#0")).parents == (("label.1#0", 0),)
 
 
+def test_cuts_that_turned_out_badly_are_taken_back():
+    """Who has committed nothing hands on what it was given, whatever it has recorded."""
+    log = ran(ALL)
+    made = restart(log, NONE, recut(log, ALL, NONE, stateful=STATEFUL))
+    record = Range(unit="label.1#0", number=0, after=19, upto=23)
+    log.records.execute(Put(ranges("label.1#0"), 0, record))
+    found = asked(log, made, ALL)
+    assert (found["sum"].since, found["sum"].state) == (19, (("sum.0#0", 4),))
+    assert found["label"].since == 19
+
+
 def test_what_a_stream_that_vanished_had_goes_when_its_heirs_have_begun():
     """Not before: their state is made of it."""
     log = ran(ALL)
@@ -163,12 +174,26 @@ def quarantined(log):
     log.publish(Slice(unit="sum.0#0", number=6, after=23, upto=27, skip="1"))
 
 
+def forgotten(log):
+    """Its only commit is later, and it was given its state by one that is gone."""
+    change = Change(
+        stream="sum",
+        number=1,
+        how="cut",
+        children=(Child(unit="sum.1#0", segment="sum", groups=(0, 128)),),
+        since=19,
+        state=(("gone.0#0", 4),),
+    )
+    log.run(log.steps().decide(change))
+    log.run(log.steps().carry_out("sum"))
+
+
 @pytest.mark.parametrize(
     ("spoil", "commits", "line"),
     [
         (trimmed, 5, "what it needs of events after epoch 19 is trimmed"),
         (quarantined, 5, "rows were quarantined after epoch 19"),
-        (lambda _: None, 0, "no state of sum at or before epoch 19 is left"),
+        (forgotten, 6, "no state of sum at or before epoch 19 is left"),
     ],
 )
 def test_what_cannot_go_on_is_refused_with_the_reason(spoil, commits, line):
