@@ -83,10 +83,11 @@ def check_resume(
     starts: Starts | None = None,
     *,
     stateful: Collection[str] = (),
+    quarantining: Collection[str] = (),
 ) -> Resume | None:
     """What there is to go on with; raises if it does not fit what is to run. None: nothing.
 
-    `stateful` are the operators that keep state.
+    `stateful` are the operators that keep state, `quarantining` those that leave out bad rows.
     """
     starts = starts or Starts()
     if not is_run(run_dir):
@@ -132,7 +133,7 @@ def check_resume(
         )
     if other:
         rows = int(spec.options.get("partitions", 1))
-        changes = recut(log, before, after, stateful=stateful, rows=rows)
+        changes = recut(log, before, after, stateful=stateful, quarantining=quarantining, rows=rows)
     gap = _gap(log, spec, fresh, {change.stream for change in changes})
     if gap is not None:
         raise gap

@@ -154,7 +154,12 @@ def run(
     directory = run_dir or Path("runs") / spec.deployment.pipeline
     stateful = [operator.name for operator in pipeline.operators if operator.keeps_state]
     resumed = check_resume(
-        directory, spec, reset or [], Starts.parse(begin or []), stateful=stateful
+        directory,
+        spec,
+        reset or [],
+        Starts.parse(begin or []),
+        stateful=stateful,
+        quarantining=[item.name for item in pipeline.operators if item.on_error == "quarantine"],
     )
     spec = spec_of(resumed.spec.deployment) if resumed else spec
     fresh = resumed.fresh if resumed else {}

@@ -35,6 +35,7 @@ from holdfast.streams.records import Change
 CATCH_UP = "use the cuts it had until it has caught up, --reset {name}, or another --run-dir"
 RESET = "use the cuts it had, --reset {name}, or another --run-dir"
 
+AGAIN = "start it with the cuts it had, stop it and try again"
 SCALE = "use as many shards as it has, and `holdfast scale` while it runs"
 
 
@@ -70,6 +71,7 @@ def recut(
     after: Deployment,
     *,
     stateful: Collection[str],
+    quarantining: Collection[str] = (),
     rows: int = 1,
 ) -> list[Change]:
     """The changes by which a run goes on with other cuts; raises if its state does not allow it.
@@ -79,9 +81,10 @@ def recut(
         before: what ran.
         after: what is to run.
         stateful: operators that keep state.
+        quarantining: operators that leave out rows they fail on.
         rows: of the clock source, which stand for one batch in a checkpoint.
     """
-    return _Recut(log, before, after, stateful, rows).changes()
+    return _Recut(log, before, after, stateful, quarantining, rows).changes()
 
 
 def forget_vanished(log: SliceLog, deployment: Deployment) -> None:
@@ -106,10 +109,11 @@ class _Recut:
         before: Deployment,
         after: Deployment,
         stateful: Collection[str],
+        quarantining: Collection[str],
         rows: int,
     ) -> None:
         self._log, self._before, self._after = log, before, after
-        self._stateful, self._rows = stateful, rows
+        self._stateful, self._quarantining, self._rows = stateful, set(quarantining), rows
         self._known = {segment.name: segment for segment in before.segments}
         self._begins: dict[str, int] = {}
         """Segment that changes to the epoch after which it reads."""
@@ -204,9 +208,10 @@ class _Recut:
             raise self._refused(
                 segment, f"no state of {kept[0]} at or before epoch {start} is left", CATCH_UP
             )
-        if not self._log.run(self._log.steps().may_run_again(units, found.epoch)):
+        leaves_out = not self._quarantining.isdisjoint(segment.operators)
+        if not self._log.steps().may_take_over(found.epoch, start, quarantines=leaves_out):
             raise self._refused(
-                segment, f"rows were quarantined after epoch {found.epoch}", CATCH_UP
+                segment, f"it may leave out other rows after epoch {found.epoch} than it did", AGAIN
             )
         return found
 

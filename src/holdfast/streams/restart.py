@@ -172,13 +172,10 @@ class Restarts(Repairs):
                 return False
         return True
 
-    def may_run_again(self, units: Sequence[str], after: int) -> Steps[bool]:
-        """Whether others may run what units have published after an epoch, to take over from them.
+    def may_take_over(self, since: int, upto: int, *, quarantines: bool) -> bool:
+        """Whether others may go on from state at one epoch, where results go up to another.
 
-        Not where rows were left out: which ones is on record by their place in the unit's batch.
+        Not if they would run batches again that may leave rows out: the same ones would have to be,
+        and which they are is on record by their place in a batch of the old unit.
         """
-        for unit in units:
-            log = yield from self.log(unit, None)
-            if any(item.skip for item in log.slices if item.upto > after):
-                return False
-        return True
+        return since >= upto or not quarantines

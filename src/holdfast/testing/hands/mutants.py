@@ -355,7 +355,7 @@ MUTANTS = (
         seed=200_044,
     ),
     Mutant(
-        rule="a batch that left rows out is not run again by others",
+        rule="what may leave rows out is not run again by others",
         protocol=rules.LeftOutRowsComeBack,
         restarts=True,
         changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},

@@ -131,10 +131,11 @@ class Starts(Schedule):
         common = set.intersection(*map(set, found))
         inputs = self.segments[self.units[units[0]].segment].inputs
         since = max(common, default=None)
+        quarantines = self.scenario.poison and stream == "k"
         if (
             since is None
             or not (yield from protocol.may_begin_at(inputs, since + 1))
-            or not (yield from protocol.may_run_again(units, since))
+            or not protocol.may_take_over(since, start, quarantines=quarantines)
         ):
             self.count["refused"] += 1
             return []
