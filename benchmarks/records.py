@@ -22,7 +22,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.versions import HERE, _unpack
+from benchmarks.versions import HERE, unpack
 
 COMMON = """
 import json, os, sys, tempfile, threading, time
@@ -142,7 +142,7 @@ def main() -> int:
         args.rounds, args.batches = 1, 60
     found: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="holdfast-base-") as base:
-        _unpack(args.base, base)
+        unpack(args.base, base)
         trees = {"base": Path(base), "this": HERE}
         for turn in range(args.rounds):
             for boundaries in (1, 3):

@@ -359,7 +359,7 @@ MUTANTS = (
         protocol=rules.LeftOutRowsComeBack,
         restarts=True,
         changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
-        seed=200_000,
+        seed=200_001,
     ),
 )
 
