@@ -15,12 +15,16 @@ class World:
     def __init__(self):
         self.time = 0.0
         self.appears: dict[int, float] = {}
+        self.dead = False
 
     def now(self):
         return self.time
 
-    def there(self, number):
-        return self.appears.get(number, float("inf")) <= self.time
+    def by(self, number):
+        return "leader" if self.appears.get(number, float("inf")) <= self.time else None
+
+    def lives(self, writer):
+        return not self.dead
 
     def path(self, number):
         return f"/slices/{number}"
@@ -29,7 +33,7 @@ class World:
         number = int(paths[0].rpartition("/")[2])
         at = min(self.time + timeout_s, max(self.time, self.appears.get(number, float("inf"))))
         self.time = at
-        return self.there(number)
+        return self.by(number) is not None
 
 
 def replica(world, *, leads):
@@ -62,6 +66,21 @@ def test_a_follower_publishes_for_a_leader_that_does_not():
     assert follower.leads
     assert not follower.give_way(1)
     assert world.time == pytest.approx(FIRST_S)
+
+
+def test_a_leader_that_is_known_to_be_dead_is_not_waited_for():
+    """Its follower publishes at once; before it has seen who leads it waits all the same."""
+    world = World()
+    follower = replica(world, leads=False)
+    world.appears[0] = 0.1
+    assert follower.give_way(0)
+    world.dead = True
+    before = world.time
+    assert not follower.give_way(1)
+    assert world.time == before
+    stranger = replica(world, leads=False)
+    assert not stranger.give_way(1)
+    assert world.time == pytest.approx(before + FIRST_S)
 
 
 def test_a_leader_that_is_slow_now_and_then_is_given_more_time():

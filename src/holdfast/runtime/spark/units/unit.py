@@ -156,6 +156,8 @@ class SparkUnit:
             asked = self._stopping.is_set()
             why = None if asked else "its query ended though nobody stopped it"
             self.progress.tell(state="stopped", error=why)
+        finally:
+            self.context.lead.let_go()
 
     def _prepare(self) -> None:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
