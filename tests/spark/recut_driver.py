@@ -61,8 +61,7 @@ def begun(run: Path, app: Pipeline, cuts: str) -> Deployment:
     spec = RunSpec(
         app="", host="spark", deployment=deployment_of(app, cuts), policy=Policy(workers=1)
     )
-    stateful = [operator.name for operator in app.operators if operator.keeps_state]
-    resumed = check_resume(run, spec, [], stateful=stateful)
+    resumed = check_resume(run, spec, [], operators=app.operators)
     if resumed:
         spec = reset_operators(run, resumed) if resumed.recut else resumed.spec
     write_spec(run, spec)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.rundir.paths import is_run
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
@@ -82,12 +83,11 @@ def check_resume(
     reset: Collection[str],
     starts: Starts | None = None,
     *,
-    stateful: Collection[str] = (),
-    quarantining: Collection[str] = (),
+    operators: Sequence[PipelineOperator] = (),
 ) -> Resume | None:
     """What there is to go on with; raises if it does not fit what is to run. None: nothing.
 
-    `stateful` are the operators that keep state, `quarantining` those that leave out bad rows.
+    `operators` are those of the pipeline, if other cuts may take the run over.
     """
     starts = starts or Starts()
     if not is_run(run_dir):
@@ -125,15 +125,23 @@ def check_resume(
     forget_vanished(log, before)
     other = unlike(before, after, fresh)
     changes: Sequence[Change] = ()
-    if other and fresh:
+    if other and (fresh or not operators):
+        ways = f"use the same plan, --reset {other[0].operators[0]}, --recut, or another --run-dir"
         raise BadInputError(
             "the plan cuts or shards it otherwise than when this run began",
             where=other[0].name,
-            hint="reset first and change the cuts at a later start, or the other way round",
+            hint=ways if not fresh else "reset at one start, and change the cuts at another",
         )
     if other:
         rows = int(spec.options.get("partitions", 1))
-        changes = recut(log, before, after, stateful=stateful, quarantining=quarantining, rows=rows)
+        changes = recut(
+            log,
+            before,
+            after,
+            stateful=[item.name for item in operators if item.keeps_state],
+            quarantining=[item.name for item in operators if item.on_error == "quarantine"],
+            rows=rows,
+        )
     gap = _gap(log, spec, fresh, {change.stream for change in changes})
     if gap is not None:
         raise gap
@@ -220,6 +228,18 @@ def reset_operators(run_dir: Path, resume: Resume) -> RunSpec:
     else:
         made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash)
     return replace(resume.spec, deployment=made)
+
+
+def announced(resumed: Resume) -> str:
+    """What begins anew, or goes on otherwise than before, in words."""
+    anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
+    cut = [
+        f"{change.stream} goes on from epoch {(change.since or 0) + 1}"
+        if change.children
+        else f"{change.stream} is no stream any more"
+        for change in resumed.recut
+    ]
+    return ", ".join([*anew, *cut])
 
 
 def _forgets(run_dir: Path, log: SliceLog, deployment: Deployment) -> Prepare:

@@ -32,7 +32,6 @@ from holdfast.cli.deployment import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.cli.resume import Resume
     from holdfast.control.client import ControlClient
     from holdfast.control.status import RunView
     from holdfast.deployment import Deployment
@@ -99,6 +98,7 @@ def run(
             "OPERATOR=... for one; default: 0.",
         ),
     ] = None,
+    recut: Annotated[bool, typer.Option("--recut", help="Let other cuts take a run over.")] = False,
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
@@ -124,7 +124,7 @@ def run(
     from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
     from holdfast.cli.learning import keep_plan, replan_run
-    from holdfast.cli.resume import Starts, check_resume, reset_operators
+    from holdfast.cli.resume import Starts, announced, check_resume, reset_operators
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import RunSpec
@@ -164,15 +164,9 @@ def run(
 
     spec = spec_of(deployment)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
-    stateful = [operator.name for operator in pipeline.operators if operator.keeps_state]
-    resumed = check_resume(
-        directory,
-        spec,
-        reset or [],
-        Starts.parse(begin or []),
-        stateful=stateful,
-        quarantining=[item.name for item in pipeline.operators if item.on_error == "quarantine"],
-    )
+    starts = Starts.parse(begin or [])
+    operators = pipeline.operators if recut else ()
+    resumed = check_resume(directory, spec, reset or [], starts, operators=operators)
     spec = spec_of(resumed.spec.deployment) if resumed else spec
     fresh = resumed.fresh if resumed else {}
     check_sinks(pipeline, directory, fresh)
@@ -189,8 +183,7 @@ def run(
     if resumed and (fresh or resumed.recut):
         begun = reset_operators(directory, resumed).deployment
         local = LocalRun(directory, spec_of(begun), launch)
-        for line in _announced(resumed):
-            _note(line)
+        _note(announced(resumed))
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
         from holdfast.runtime.spark.start.prepare import prepare
@@ -357,18 +350,6 @@ def find_lines(run_dir: Path, name: str) -> list[str]:
     output = node_output_path(run_dir, name)
     said = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
     return [*(line for _, line in found), *said.splitlines()]
-
-
-def _announced(resumed: Resume) -> list[str]:
-    """What begins anew, or goes on otherwise than before, in words."""
-    anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
-    cut = [
-        f"{change.stream} goes on from epoch {(change.since or 0) + 1}"
-        if change.children
-        else f"{change.stream} is no stream any more"
-        for change in resumed.recut
-    ]
-    return [", ".join(part) for part in (anew, cut) if part]
 
 
 def _policy(

@@ -426,11 +426,11 @@ class Reading:
         """
         known = self._recent.get(stream)
         if known is None or known[0] != after or upto > known[1]:
-            found = yield from self._read(stream, after, upto)
+            found = yield from self._read_anew(stream, after, upto)
             self._recent[stream] = known = (after, upto, found)
         return [item for item in known[2] if item.upto <= upto]
 
-    def _read(self, stream: str, after: int, upto: int) -> Steps[list[Slice]]:
+    def _read_anew(self, stream: str, after: int, upto: int) -> Steps[list[Slice]]:
         found: list[Slice] = []
         while True:
             base, limit = yield from self._base_at(stream, after)
