@@ -160,6 +160,7 @@ class Shared:
                 self._leader = None
                 return False
             path = self._marks.path(number)
+            self._wake.clear()  # rung for an earlier batch, it would end this wait at once
             self._watch.wait((path,), min(LIFE_S, deadline - now), self._wake)
         self._leader = by
         self._head_start.observe(self._clock.now() - start)

@@ -16,6 +16,8 @@ class World:
         self.time = 0.0
         self.appears: dict[int, float] = {}
         self.dead = False
+        self.awake: list[bool] = []
+        """Per wait, whether it would have ended at once."""
 
     def now(self):
         return self.time
@@ -33,6 +35,9 @@ class World:
         number = int(paths[0].rpartition("/")[2])
         at = min(self.time + timeout_s, max(self.time, self.appears.get(number, float("inf"))))
         self.time = at
+        self.awake.append(wake.is_set())
+        if self.by(number) is not None:
+            wake.set()
         return self.by(number) is not None
 
 
@@ -54,6 +59,17 @@ def test_a_follower_leaves_a_batch_to_its_leader():
     world.appears[0] = 0.1
     assert follower.give_way(0)
     assert world.time == pytest.approx(0.1)
+
+
+def test_who_was_woken_once_sleeps_again():
+    """The bell of one batch does not ring for the next: a follower that waits takes no CPU."""
+    world = World()
+    follower = replica(world, leads=False)
+    for number in range(3):
+        world.appears[number] = world.time + 0.05
+        assert follower.give_way(number)
+    assert len(world.awake) >= 3
+    assert not any(world.awake)
 
 
 def test_a_follower_publishes_for_a_leader_that_does_not():
