@@ -82,7 +82,6 @@ def check_resume(
     spec: RunSpec,
     reset: Collection[str],
     starts: Starts | None = None,
-    *,
     operators: Sequence[PipelineOperator] = (),
 ) -> Resume | None:
     """What there is to go on with; raises if it does not fit what is to run. None: nothing.

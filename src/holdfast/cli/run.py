@@ -167,9 +167,8 @@ def run(
 
     spec = spec_of(deployment)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
-    starts = Starts.parse(begin or [])
     operators = pipeline.operators if recut else ()
-    resumed = check_resume(directory, spec, reset or [], starts, operators=operators)
+    resumed = check_resume(directory, spec, reset or [], Starts.parse(begin or []), operators)
     spec = spec_of(resumed.spec.deployment) if resumed else spec
     fresh = resumed.fresh if resumed else {}
     check_sinks(pipeline, directory, fresh)
