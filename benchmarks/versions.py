@@ -72,7 +72,7 @@ def main() -> int:
     measured: Measured = defaultdict(list)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="holdfast-base-") as base:
-        _unpack(args.base, base)
+        unpack(args.base, base)
         trees = {"base": Path(base), "this": HERE}
         for turn in range(args.rounds):
             for name in args.only or SCENARIOS:
@@ -96,7 +96,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _unpack(revision: str, folder: str) -> None:
+def unpack(revision: str, folder: str) -> None:
     archive = subprocess.run(
         ["git", "archive", revision, "src", "benchmarks"],
         cwd=HERE,

@@ -65,6 +65,7 @@ ROOMS = {
     "log": "",
     "node": "host spark/host",
     "paths": "log",
+    "recut": "checkpoint log",
     "rescale": "log",
     "spark/check_app": "spark/frames spark/start",
     "spark/frames": "spark/io",

@@ -99,13 +99,22 @@ def _units(units: list[dict[str, Any]]) -> Table:
 
 
 def _restarts(restarts: list[dict[str, Any]]) -> Table:
-    table = _table("begun anew", "restart", "stream", "since", "carried out")
+    table = _table("restarts", "restart", "stream", "what", "carried out")
     for item in restarts:
-        for index, (stream, start) in enumerate(item["streams"].items()):
-            done = "yes" if item["carried_out"] else "when the run next starts"
-            number = "" if index else str(item["number"])
-            table.add_row(number, stream, _epoch(start), "" if index else done)
+        done = "yes" if item["carried_out"] else "when the run next starts"
+        for index, told in enumerate(item["streams"]):
+            first = ("", "") if index else (str(item["number"]), done)
+            table.add_row(first[0], told["stream"], _restarted(told), first[1])
     return table
+
+
+def _restarted(told: dict[str, Any]) -> str:
+    if told["since"] is None:
+        return f"begins {_epoch(told['start'])}"
+    if not told["children"]:
+        return "is no stream any more"
+    state = f" with the state of {', '.join(told['state_of'])}" if told["state_of"] else ""
+    return f"other cuts: goes on {_epoch(told['since'])}{state}"
 
 
 def _forks(forks: list[dict[str, Any]]) -> Table:

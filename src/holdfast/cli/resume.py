@@ -6,20 +6,23 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
+from holdfast.pipeline.operators import PipelineOperator
 from holdfast.rundir.paths import is_run
-from holdfast.rundir.spec import RunSpec, read_spec
+from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
 from holdfast.runtime.log.anew import (
+    Prepare,
     Start,
     begin_anew,
     finish_restart,
     first_epoch,
+    restart,
     with_changes,
 )
 from holdfast.runtime.log.crash import crash_plan
@@ -31,6 +34,8 @@ from holdfast.runtime.log.start import (
     refusal,
     thread_start,
 )
+from holdfast.runtime.recut import forget_vanished, recut, unlike
+from holdfast.streams.records import Change, Restart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +73,28 @@ class Resume:
     """With the changes that its segments have begun with."""
     fresh: Mapping[str, int] = field(default_factory=dict)
     """Segments that begin anew, and the first epoch they read."""
+    recut: Sequence[Change] = ()
+    """What becomes of streams that the plan cuts otherwise than the run did."""
 
 
 def check_resume(
-    run_dir: Path, spec: RunSpec, reset: Collection[str], starts: Starts | None = None
+    run_dir: Path,
+    spec: RunSpec,
+    reset: Collection[str],
+    starts: Starts | None = None,
+    operators: Sequence[PipelineOperator] = (),
 ) -> Resume | None:
-    """What there is to go on with; raises if it does not fit what is to run. None: nothing."""
+    """What there is to go on with; raises if it does not fit what is to run. None: nothing.
+
+    `operators` are those of the pipeline, if other cuts may take the run over.
+    """
     starts = starts or Starts()
     if not is_run(run_dir):
         if reset or starts != Starts():
             raise BadInputError("nothing to reset", where=str(run_dir))
         return None
+    log = SliceLog(run_dir)
+    finish_restart(log, _forgets(run_dir, log, spec.deployment), crash_plan())
     before = read_spec(run_dir).deployment
     if before.pipeline != spec.deployment.pipeline:
         raise BadInputError(
@@ -92,28 +108,43 @@ def check_resume(
             where=before.pipeline,
             hint="keep it, or choose another --run-dir",
         )
-    log = SliceLog(run_dir)
-    finish_restart(log, _forgets(log, spec.deployment))
     spec = replace(spec, deployment=with_changes(log, spec.deployment))
     after = spec.deployment
     chosen = _chosen(before, after, reset, starts)
     fresh = _fresh(log, after, chosen, starts)
-    for refused, back in (
-        (_changed_code(before, after, fresh), "use the same code"),
-        (_changed_plan(before, after, fresh), "use the same plan"),
-    ):
-        if refused is not None:
-            operator, error = refused
-            if operator not in before.fingerprints and operator in _sinks(after):
-                raise error
-            # What it would be told after a reset, it is told at once.
-            wider = {item.name: 0 for item in affected(after, [*chosen, operator])}
-            gap = _gap(log, spec, {**wider, **fresh})
-            raise error if gap is None else _after_reset(error, gap, back)
-    gap = _gap(log, spec, fresh)
+    refused = _changed_code(before, after, fresh)
+    if refused is not None:
+        operator, error = refused
+        if operator not in before.fingerprints and operator in _sinks(after):
+            raise error
+        # What it would be told after a reset, it is told at once.
+        wider = {item.name: 0 for item in affected(after, [*chosen, operator])}
+        gap = _gap(log, spec, {**wider, **fresh})
+        raise error if gap is None else _after_reset(error, gap, "use the same code")
+    forget_vanished(log, before)
+    other = unlike(before, after, fresh)
+    changes: Sequence[Change] = ()
+    if other and (fresh or not operators):
+        ways = f"use the same plan, --reset {other[0].operators[0]}, --recut, or another --run-dir"
+        raise BadInputError(
+            "the plan cuts or shards it otherwise than when this run began",
+            where=other[0].name,
+            hint=ways if not fresh else "reset at one start, and change the cuts at another",
+        )
+    if other:
+        rows = int(spec.options.get("partitions", 1))
+        changes = recut(
+            log,
+            before,
+            after,
+            stateful=[item.name for item in operators if item.keeps_state],
+            quarantining=[item.name for item in operators if item.on_error == "quarantine"],
+            rows=rows,
+        )
+    gap = _gap(log, spec, fresh, {change.stream for change in changes})
     if gap is not None:
         raise gap
-    return Resume(spec=spec, fresh=fresh)
+    return Resume(spec=spec, fresh=fresh, recut=changes)
 
 
 def _start(told: str, word: str) -> Start:
@@ -185,30 +216,49 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
 
 
 def reset_operators(run_dir: Path, resume: Resume) -> RunSpec:
-    """Let segments begin anew; gives what is to run then.
+    """Let segments begin anew, or go on with other cuts; gives what is to run then.
 
     The state and slices they had are removed once nobody needs them.
     """
     log, deployment = SliceLog(run_dir), resume.spec.deployment
-    prepare = _forgets(log, deployment)
-    made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash_plan())
+    prepare, crash = _forgets(run_dir, log, deployment), crash_plan()
+    if resume.recut:
+        made = restart(log, deployment, resume.recut, prepare=prepare, crash=crash)
+    else:
+        made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash)
     return replace(resume.spec, deployment=made)
 
 
-def _forgets(log: SliceLog, deployment: Deployment) -> Callable[[Sequence[str]], None]:
-    """Removes what segments that begin anew must not go on with.
+def announced(resumed: Resume) -> str:
+    """What begins anew, or goes on otherwise than before, in words."""
+    anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
+    cut = [
+        f"{change.stream} goes on from epoch {(change.since or 0) + 1}"
+        if change.children
+        else f"{change.stream} is no stream any more"
+        for change in resumed.recut
+    ]
+    return ", ".join([*anew, *cut])
+
+
+def _forgets(run_dir: Path, log: SliceLog, deployment: Deployment) -> Prepare:
+    """Notes what runs from now on, and removes what segments that begin anew must not go on with.
 
     Schemas may have changed with the code, and static tables are read again.
     """
     from holdfast.rundir.layout import SCHEMAS
     from holdfast.storage.identity import new_id
 
-    def forget(streams: Sequence[str]) -> None:
+    def forget(record: Restart) -> None:
+        anew = [change.stream for change in record.changes if change.since is None]
         for segment in deployment.segments:
-            for name in segment.operators if segment.name in streams else ():
+            for name in segment.operators if segment.name in anew else ():
                 folder = log.layout.tables(name)
                 log.store.remove_folder(folder, aside=log.layout.removed(new_id()))
         log.store.delete(SCHEMAS)
+        if record.deployment is not None:
+            made = Deployment.from_json(record.deployment)
+            write_spec(run_dir, replace(read_spec(run_dir), deployment=made))
 
     return forget
 
@@ -223,12 +273,19 @@ def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:
     return found
 
 
-def _gap(log: SliceLog, spec: RunSpec, fresh: Mapping[str, int]) -> BadInputError | None:
-    """Why a unit could only wait for ever for slices that are trimmed, if one could."""
+def _gap(
+    log: SliceLog, spec: RunSpec, fresh: Mapping[str, int], but: Collection[str] = ()
+) -> BadInputError | None:
+    """Why a unit could only wait for ever for slices that are trimmed, if one could.
+
+    Segments named in `but` are not looked at: they have been.
+    """
     if spec.host != "spark":
         return None
     deployment = spec.deployment
     for unit in _present(log, deployment):
+        if unit.segment in but:
+            continue
         segment = deployment.segment(unit.segment)
         anew = segment.name in fresh
         folder = log.store.below(log.layout.checkpoints(str(unit)))
@@ -291,26 +348,3 @@ def _changed_code(
 
 def _sinks(deployment: Deployment) -> set[str]:
     return {segment.name for segment in deployment.segments if segment.kind == "exporter"}
-
-
-def _changed_plan(
-    before: Deployment, after: Deployment, fresh: Collection[str]
-) -> tuple[str, BadInputError] | None:
-    """An operator whose segment is not that of the run and which is not reset, and what to say."""
-    known = {segment.name: segment for segment in before.segments}
-    for segment in after.segments:
-        before_it = known.get(segment.name)
-        same = before_it is not None and _paced_alike(before_it) == _paced_alike(segment)
-        if segment.name not in fresh and not same:
-            operator = segment.operators[0]
-            return operator, BadInputError(
-                "the plan cuts or shards it otherwise than when this run began",
-                where=segment.name,
-                hint=f"use the same plan, --reset {operator}, or another --run-dir",
-            )
-    return None
-
-
-def _paced_alike(segment: Segment) -> Segment:
-    """A segment without what may change from start to start: intervals, and its present units."""
-    return replace(segment, change=0, batch_epochs=1, snapshot_batches=1)

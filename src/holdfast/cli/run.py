@@ -100,6 +100,7 @@ def run(
             "OPERATOR=... for one; default: 0.",
         ),
     ] = None,
+    recut: Annotated[bool, typer.Option("--recut", help="Let other cuts take a run over.")] = False,
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
@@ -125,7 +126,7 @@ def run(
     from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
     from holdfast.cli.learning import keep_plan, replan_run
-    from holdfast.cli.resume import Starts, check_resume, reset_operators
+    from holdfast.cli.resume import Starts, announced, check_resume, reset_operators
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import RunSpec
@@ -166,7 +167,8 @@ def run(
 
     spec = spec_of(deployment)
     directory = run_dir or Path("runs") / spec.deployment.pipeline
-    resumed = check_resume(directory, spec, reset or [], Starts.parse(begin or []))
+    operators = pipeline.operators if recut else ()
+    resumed = check_resume(directory, spec, reset or [], Starts.parse(begin or []), operators)
     spec = spec_of(resumed.spec.deployment) if resumed else spec
     fresh = resumed.fresh if resumed else {}
     check_sinks(pipeline, directory, fresh)
@@ -180,10 +182,10 @@ def run(
     )
     local = LocalRun(directory, spec, launch)
     local.require_free()
-    if resumed and fresh:
+    if resumed and (fresh or resumed.recut):
         begun = reset_operators(directory, resumed).deployment
         local = LocalRun(directory, spec_of(begun), launch)
-        _note(", ".join(f"{name} begins at epoch {epoch}" for name, epoch in fresh.items()))
+        _note(announced(resumed))
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
         from holdfast.runtime.spark.start.prepare import prepare

@@ -28,6 +28,8 @@ class RecordFolder:
 
     def __init__(self, store: Storage) -> None:
         self._store = store
+        self._floors: dict[str, tuple[str, Floor]] = {}
+        """The highest floor last seen of a folder, by its name: what it says never changes."""
 
     def run(self, steps: Steps[T]) -> T:
         """Carry out a decision."""
@@ -70,8 +72,12 @@ class RecordFolder:
             names = self._store.names(record_folder(folder))
             if not names:
                 return Floor()
+            known = self._floors.get(folder)
+            if known is not None and known[0] == names[-1]:
+                return known[1]
             found = self._get(f"{record_folder(folder)}/{names[-1]}")
             if isinstance(found, Floor):
+                self._floors[folder] = (names[-1], found)
                 return found
 
     def _raise(self, folder: str, floor: Floor) -> None:

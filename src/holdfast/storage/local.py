@@ -58,12 +58,12 @@ class LocalStorage:
         if stored is None:
             target = self.address(name)
             try:
-                self._create(target, data)
+                won = self._create(target, data)
             except FileNotFoundError:
                 # The folder is gone, or someone took the temporary for that of a dead writer.
                 self._durable.discard(_parent(target))
-                self._create(target, data)
-            stored = self.get(name)
+                won = self._create(target, data)
+            stored = data if won else self.get(name)
         if self._told is not None:
             self._told(self.address(name))
         # Trimmed between link and read: whoever trims knows that this number was decided.
@@ -312,7 +312,9 @@ class LocalStorage:
             os.close(home)
             shutil.rmtree(temporary, ignore_errors=True)
 
-    def _create(self, target: str, data: bytes) -> None:
+    def _create(self, target: str, data: bytes) -> bool:
+        """Put a record on disk unless there is one; tells whether there was none."""
+        won = False
         folder = _parent(target)
         self._keep(folder)
         temporary = f"{folder}/{self._temporary()}"
@@ -321,6 +323,7 @@ class LocalStorage:
             # Whoever loses syncs all the same: the winner may have died.
             with contextlib.suppress(FileExistsError):
                 os.link(temporary, target)
+                won = True
         except BaseException:
             # On a full disk, to leave it would only make things worse.
             with contextlib.suppress(FileNotFoundError):
@@ -330,6 +333,7 @@ class LocalStorage:
         sync_folder(folder)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        return won
 
     def _keep(self, folder: str) -> None:
         """Make a folder, or see that whoever made it has not died before it was on disk.

@@ -87,6 +87,8 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
+        data["state"] = tuple(map(tuple, data.get("state", ())))
+        data["ends"] = tuple(data.get("ends", ()))
     for name in _LISTS:
         if name in data:
             data[name] = tuple(data[name])

@@ -266,6 +266,24 @@ class Floors(Restarts):
             return (yield from self.common_end(unit)) >= seal.end
         return True
 
+    def is_taken_over(self, unit: str, seal: Seal) -> Steps[bool]:
+        """Whether those who go on from the state of a unit that a restart has ended have begun.
+
+        Asked of one whose stream has vanished. In a stream that goes on the slices say so: nobody
+        reads its last ones out before its heirs publish.
+        """
+        change = yield from self.change(stream_of(unit), seal.change)
+        record = None
+        if change.restart is not None:
+            record = yield from self.find_restart(change.restart)
+        for asked in record.changes if record is not None else ():
+            if unit in dict(asked.state):
+                heir = yield from self.part_of(asked.restart or 0, asked.stream)
+                for child in heir.children if heir is not None else ():
+                    if not (yield from self._has_begun(child.unit)):
+                        return False
+        return True
+
     def _has_begun(self, unit: str) -> Steps[bool]:
         """Whether a unit has a state of its own: it records a range, or hands over, only then."""
         seal = yield from self.seal_of(unit)

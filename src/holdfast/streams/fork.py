@@ -304,14 +304,14 @@ class ForkSteps(Restarts):
         own = self._own(stream)
         if own:
             return own
-        base = yield from self._base_at(stream, after)
+        base, _ = yield from self._base_at(stream, after)
         return [child.unit for child in base.children]
 
     def _given(self, stream: str, log: str, after: int, horizon: int | None) -> Steps[Given]:
         if log in self.fork.units:
             items = yield from self._forked(log, after, horizon)
             return Given(log=log, ends=frozenset(item.upto for item in items))
-        base = yield from self._base_at(stream, after)
+        base, _ = yield from self._base_at(stream, after)
         closing = yield from self.find_closing(stream, base.number)
         ends = yield from self._branch(stream, log, after, {}, horizon)
         last = None if closing is None else closing.end

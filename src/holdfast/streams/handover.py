@@ -94,7 +94,7 @@ class Handover(Reading):
         if change.how == "cut" and change.number > 0:
             return (yield from self._birth_after_closing(stream, change))
         if not change.parents:
-            return Birth(epoch=-1 if change.start is None else change.start)
+            return _stated_birth(change)
         parents, ends, watermarks = [], set(), []
         for parent in change.parents:
             seal = yield from self.seal_of(parent)
@@ -118,8 +118,8 @@ class Handover(Reading):
         if mine is None:
             passed = any(closing.next > change.number for closing in closed)
             return "void" if passed else "not yet"
-        if change.start is not None:
-            return Birth(epoch=change.start)
+        if change.start is not None or change.since is not None:
+            return _stated_birth(change)
         if not change.shared:
             return Birth(epoch=mine.end)
         before = next(base for base, closing in known if closing == mine)
@@ -304,3 +304,13 @@ class Handover(Reading):
         """Put a change at its number; False if another came first."""
         stored = yield Put(changes(change.stream), change.number, change)
         return bool(stored == change)
+
+
+def _stated_birth(change: Change) -> Birth:
+    """Where a unit begins whose change says so."""
+    epoch = change.start if change.since is None else change.since
+    return Birth(
+        epoch=-1 if epoch is None else epoch,
+        parents=change.state,
+        watermark_us=change.watermark_us,
+    )

@@ -67,6 +67,8 @@ class Reading:
         self._tails: dict[str, Tail] = {}
         self._ran_out: dict[str, tuple[int, int]] = {}
         """Logs of which all is read, and that go on: how far they reach, and their next number."""
+        self._recent: dict[str, tuple[int, int, list[Slice]]] = {}
+        """By stream, the last range that was read: its bounds, and what it holds."""
         self._last_ends: dict[tuple[str, int], int] = {}
         """By stream and base: one that is begun anew may end earlier than the one before."""
 
@@ -274,7 +276,7 @@ class Reading:
 
         With a horizon, all there are up to it, and some of those behind.
         """
-        base = yield from self._base_at(stream, after)
+        base, _ = yield from self._base_at(stream, after)
         found: list[int] = []
         while True:
             common = yield from self._common(stream, base, after, horizon=horizon)
@@ -315,9 +317,10 @@ class Reading:
             shared = found if shared is None else shared & found
         return sorted(shared or ())
 
-    def _base_at(self, stream: str, after: int) -> Steps[Change]:
+    def _base_at(self, stream: str, after: int) -> Steps[tuple[Change, int | None]]:
+        """The base that carries a stream after an epoch, and the epoch up to which it counts."""
         known = counting_bases((yield from self.bases(stream)))
-        return next(base for base, limit in known if limit is None or limit > after)
+        return next(found for found in known if found[1] is None or found[1] > after)
 
     def _limit(self, stream: str, base: Change) -> Steps[int | None]:
         """The epoch up to which a base counts; None: it goes on."""
@@ -372,7 +375,11 @@ class Reading:
         seals = yield from self._last_seals(stream, base)
         if seals is None:
             return None
-        following = yield from self.change(stream, max(seal.change for seal in seals))
+        # Where nobody carries the stream any more there is nothing to seal.
+        named = max((seal.change for seal in seals), default=base.number + 1)
+        following = yield from self.find_change(stream, named)
+        if following is None:
+            return None
         end = following.start
         if end is None:
             common = yield from self._common(stream, base, None)
@@ -412,20 +419,28 @@ class Reading:
     # Rows
 
     def read(self, stream: str, after: int, upto: int) -> Steps[list[Slice]]:
-        """The slices of a recorded range: all that count at an epoch in (after, upto]."""
-        base = yield from self._base_at(stream, after)
+        """The slices of a recorded range: all that count at an epoch in (after, upto].
+
+        A range is read when it is planned, again for its watermark, and when it is run; what it
+        holds never changes, so one look will do.
+        """
+        known = self._recent.get(stream)
+        if known is None or known[0] != after or upto > known[1]:
+            found = yield from self._read_anew(stream, after, upto)
+            self._recent[stream] = known = (after, upto, found)
+        return [item for item in known[2] if item.upto <= upto]
+
+    def _read_anew(self, stream: str, after: int, upto: int) -> Steps[list[Slice]]:
         found: list[Slice] = []
         while True:
-            closing = yield from self.find_closing(stream, base.number)
-            end = None if closing is None else (yield from self._limit(stream, base))
-            limit = upto if end is None else min(upto, end)
+            base, limit = yield from self._base_at(stream, after)
             seen: set[str] = set()
             for child in base.children:
-                found += yield from self._gather(child.unit, after, limit, seen)
-            if closing is None or end is None or upto <= end:
+                end = upto if limit is None else min(upto, limit)
+                found += yield from self._gather(child.unit, after, end, seen)
+            if limit is None or upto <= limit:
                 return found
-            base = yield from self.change(stream, closing.next)
-            after = max(after, end)
+            after = limit
 
     def _gather(self, unit: str, after: int, limit: int, seen: set[str]) -> Steps[list[Slice]]:
         if unit in seen:  # several parents lead to it

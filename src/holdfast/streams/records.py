@@ -63,11 +63,22 @@ class Change:
     parents: tuple[str, ...] = ()
     """Units of a `run` that hand over; a `cut` stops whatever carries the stream."""
     start: int | None = None
-    """Children begin with empty state after this epoch: a new stream, a late sink, a reset, whose
-    stream goes on from there with whatever reads it begun anew as well. None: where their parents
-    have ended, with their state."""
+    """Children carry the stream after this epoch, with empty state: a new stream, a late sink, a
+    reset, whose stream goes on from there with whatever reads it begun anew as well. None: where
+    those before them have ended."""
     shared: bool = False
     """Of a `cut`: children take over the state of the logs before, at the closing's end."""
+    since: int | None = None
+    """Of a restart that lets others carry the stream on as it is: the epoch after which the
+    children read. They run on to where the stream was left; what they publish up to there was
+    published before them."""
+    state: tuple[tuple[str, int], ...] = ()
+    """Units whose state they take over, of whatever stream, each with the batch that has committed
+    it: it stands at `since`."""
+    ends: tuple[int, ...] = ()
+    """Epochs at which a batch of theirs must end: their readers have to stop there."""
+    watermark_us: int | None = None
+    """Of the inputs where that state stands."""
     restart: int | None = None
     """The restart that it is part of, if it is: none of its units is born before all of that is
     carried out."""
@@ -88,6 +99,8 @@ class Restart:
     number: int
     changes: tuple[Change, ...]
     """Readers before what they read: nobody may read on in what is begun anew."""
+    deployment: Mapping[str, Any] | None = None
+    """What runs from then on, as in run.json."""
     reason: str = ""
     writer: str = ""
 

@@ -15,8 +15,9 @@ Cost: a walk over the changes of the streams named.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from holdfast.streams.handover import Birth
 from holdfast.streams.reading import TrimmedError, counting_bases
@@ -40,7 +41,13 @@ class Restarts(Repairs):
 
     # Deciding
 
-    def decide_restart(self, changes: Sequence[Change], *, reason: str = "") -> Steps[bool]:
+    def decide_restart(
+        self,
+        changes: Sequence[Change],
+        *,
+        deployment: Mapping[str, Any] | None = None,
+        reason: str = "",
+    ) -> Steps[bool]:
         """Put a restart, once those before it are carried out; False if another came first."""
         newest = yield from self.finish_restarts()
         number = newest + 1
@@ -49,6 +56,7 @@ class Restarts(Repairs):
             changes=tuple(
                 replace(change, restart=number, writer=self.writer) for change in changes
             ),
+            deployment=deployment,
             reason=reason,
             writer=self.writer,
         )
@@ -106,14 +114,12 @@ class Restarts(Repairs):
         return gone
 
     def is_whole(self, stream: str, after: int) -> Steps[bool]:
-        """Whether everything that counts after an epoch is there to be read."""
-        if after < (yield from self.begun_after(stream)):
-            return False
-        try:
-            yield from self.ends(stream, after, after)
-        except TrimmedError:
-            return False
-        return True
+        """Whether everything that counts after an epoch is there to be read.
+
+        In all logs, whoever carried them on: each is trimmed at its own time, a later one maybe
+        before an earlier one.
+        """
+        return after >= (yield from self.gone_upto(stream))
 
     def is_end(self, stream: str, epoch: int) -> Steps[bool]:
         """Whether all logs that carry a stream at an epoch have ended a slice there."""
@@ -165,3 +171,11 @@ class Restarts(Repairs):
             if not (yield from self.is_whole(stream, epoch - 1)):
                 return False
         return True
+
+    def may_take_over(self, since: int, upto: int, *, quarantines: bool) -> bool:
+        """Whether others may go on from state at one epoch, where results go up to another.
+
+        Not if they would run batches again that may leave rows out: the same ones would have to be,
+        and which they are is on record by their place in a batch of the old unit.
+        """
+        return since >= upto or not quarantines

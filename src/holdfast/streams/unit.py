@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.streams.handover import Birth, Handover, NotYet, Void
 from holdfast.streams.reading import ProtocolError, TrimmedError
-from holdfast.streams.records import Range, Seal, Slice, Turn, stream_of
+from holdfast.streams.records import Range, Seal, Slice, Turn, change_of, stream_of
 from holdfast.streams.steps import Get, Newest, Put, Steps, ranges, slices
 
 
@@ -233,6 +233,9 @@ class UnitSteps(Handover):
         reach: int | None,
     ) -> Steps[Range | Turn | None]:
         limit = must_end_at if must_end_at is not None and must_end_at > position.after else None
+        for end in (yield from self._stops(unit)):
+            if end > position.after:
+                limit = end if limit is None else min(end, limit)
         if position.change is not None:
             cut = yield from self.cut_epoch(stream_of(unit), position.change)
             if cut is None:
@@ -266,6 +269,20 @@ class UnitSteps(Handover):
             raise TrimmedError(f"{unit}: range {number} was decided and trimmed long ago")
         found: Range | Turn = stored
         return found
+
+    def _stops(self, unit: str) -> Steps[tuple[int, ...]]:
+        """Epochs at which a unit of a restart must end a batch: where it begins to carry its
+        stream, if it takes over state that stands earlier, and where its readers do.
+        """
+        made = yield from self.change(stream_of(unit), change_of(unit))
+        if made.since is None:
+            return ()
+        carries = made.start
+        if carries is None:
+            known = yield from self.bases(stream_of(unit))
+            closed = [item.end for _, item in known if item and item.next == made.number]
+            carries = closed[0] if closed else made.since
+        return (carries, *made.ends)
 
     def unread(self, inputs: Sequence[str], after: int, reach: int | None) -> Steps[list[End]]:
         """The ends that a batch which begins at a position could have."""

@@ -170,8 +170,9 @@ def begun_after(run_dir: Path, stream: str) -> int | None:
     """The epoch after which a stream, or a sink, was last begun anew; None: it never was."""
     found = None
     for path in numbered(run_dir / "streams" / _word(stream) / "changes").values():
-        start = read_record(path, "change")["start"]
-        found = found if start is None else int(start)
+        record = read_record(path, "change")
+        if record["start"] is not None and record.get("since") is None:
+            found = int(record["start"])
     return found
 
 

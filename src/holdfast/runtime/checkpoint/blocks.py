@@ -205,7 +205,8 @@ def _write_logs(
     first_plan, first_commit = plans[0], commits[0]
     settings = dict(first_plan.content)
     settings["batchWatermarkMs"] = min(plan.content.get("batchWatermarkMs", 0) for plan in plans)
-    settings["conf"] = {**settings["conf"], _SHUFFLE: str(block.count), _STRICT: "false"}
+    strict = {} if block.of == 1 else {_STRICT: "false"}
+    settings["conf"] = {**settings["conf"], _SHUFFLE: str(block.count), **strict}
     sources = [source_offset] * len(first_plan.rest)
     plan = "\n".join([first_plan.version, _text(settings), *sources]).encode()
     for number in range(max(0, newest - 1), newest + 1):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 
 from holdfast.deployment import Segment, UnitId
-from holdfast.deployment.blocks import block_of
+from holdfast.deployment.blocks import Block, block_of
 from holdfast.errors import BadInputError
 from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.blocks import Part, compose_checkpoint
@@ -46,19 +46,21 @@ def inherit(
     """
     name = unit.name
     folder = log.layout.checkpoints(str(unit))
-    most = segment.max_shards
-    if most == 1:
+    most, groups = segment.max_shards, log.child(name).groups
+    if most == 1 and groups not in [log.child(parent).groups for parent, _ in parents]:
         names = ", ".join(parent for parent, _ in parents)
         raise BadInputError(
             f"it is to take over the state of {names}, which cannot be divided",
             where=name,
             hint="declare max_shards",
         )
-    block = block_of(log.child(name).groups, most)
+    whole = Block(first=0, count=1, of=1)
+    block = block_of(groups, most) if most > 1 else whole
     parts = []
     for parent, batch in parents:
-        owned = block_of(log.child(parent).groups, most)
-        if not (owned.holds(block) or block.holds(owned)):
+        mine = log.child(parent).groups
+        owned = block_of(mine, most) if most > 1 else whole
+        if not (owned.holds(block) or block.holds(owned)) or (most == 1 and mine != groups):
             continue
         found = _committed(log, parent, batch, rows)
         if found is None:
@@ -88,6 +90,18 @@ def inherit(
         source_offset=json.dumps({"offset": 0, "timestamp": 0}, separators=(",", ":")),
         step=step,
     )
+
+
+def committed_batches(log: SliceLog, unit: str, rows: int) -> set[int]:
+    """Our numbers of the batches whose state some checkpoint of a unit has."""
+    home = log.layout.checkpoints(unit)
+    found: set[int] = set()
+    for generation in generations(log.store.below(home)):
+        checkpoint = log.store.below(f"{home}/{generation_word(generation)}")
+        for name in checkpoint.names("commits"):
+            if name.isdigit():
+                found.add(batch_number(checkpoint, int(name), rows))
+    return found
 
 
 def _committed(log: SliceLog, unit: str, batch: int, rows: int) -> tuple[str, int] | None:

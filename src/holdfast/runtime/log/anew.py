@@ -22,10 +22,13 @@ from holdfast.runtime.log.crash import RESTART_POINT, Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import first_whole_epoch
 from holdfast.runtime.log.wiring import first_change
+from holdfast.streams.records import Change, Restart
 from holdfast.streams.steps import Operation, Put, drive
 
 Start: TypeAlias = int | Literal["now", "earliest"]
 """The first epoch that is read."""
+Prepare: TypeAlias = Callable[[Restart], None]
+"""What is to be done before any unit of a restart begins; may be done twice."""
 
 
 def outside(deployment: Deployment, fresh: Sequence[Segment]) -> list[str]:
@@ -68,7 +71,7 @@ def begin_anew(
     deployment: Deployment,
     starts: Mapping[str, int],
     *,
-    prepare: Callable[[Sequence[str]], None] = lambda _: None,
+    prepare: Prepare = lambda _: None,
     crash: Crash | None = None,
 ) -> Deployment:
     """Decide that segments begin at an epoch, and carry it out.
@@ -77,7 +80,7 @@ def begin_anew(
         log: where that is recorded.
         deployment: what is to run.
         starts: segments to the first epoch they read.
-        prepare: called with their streams once it is decided and before any of them begins.
+        prepare: called once it is decided and before any of them begins.
         crash: where to die.
 
     Returns: the deployment with the units that they begin with.
@@ -90,31 +93,40 @@ def begin_anew(
             fresh = replace(segment, change=len(known))
             reason = f"begun anew at epoch {epoch}" if known else f"added at epoch {epoch}"
             asked.append(first_change(fresh, start=epoch - 1, reason=reason))
-    execute = _mortal(log, crash)
-    if not drive(log.steps().decide_restart(asked, reason=", ".join(sorted(starts))), execute):
+    return restart(log, deployment, asked, prepare=prepare, crash=crash)
+
+
+def restart(
+    log: SliceLog,
+    deployment: Deployment,
+    asked: Sequence[Change],
+    *,
+    prepare: Prepare = lambda _: None,
+    crash: Crash | None = None,
+) -> Deployment:
+    """Decide on changes at once, and carry them out; gives the deployment with their units."""
+    execute, names = _mortal(log, crash), ", ".join(sorted(change.stream for change in asked))
+    decision = log.steps().decide_restart(asked, deployment=deployment.to_json(), reason=names)
+    if not drive(decision, execute):
         raise BadInputError(
             "was begun anew by somebody else meanwhile",
-            where=", ".join(sorted(starts)),
+            where=names,
             hint="is the run going on elsewhere?",
         )
     _finish(log, prepare, execute)
     return with_changes(log, deployment)
 
 
-def finish_restart(
-    log: SliceLog, prepare: Callable[[Sequence[str]], None], crash: Crash | None = None
-) -> None:
+def finish_restart(log: SliceLog, prepare: Prepare, crash: Crash | None = None) -> None:
     """Carry out what somebody has decided who was killed before all of it was done."""
     _finish(log, prepare, _mortal(log, crash))
 
 
-def _finish(
-    log: SliceLog, prepare: Callable[[Sequence[str]], None], execute: Callable[[Operation], Any]
-) -> None:
+def _finish(log: SliceLog, prepare: Prepare, execute: Callable[[Operation], Any]) -> None:
     steps = log.steps()
     record = drive(steps.newest_restart(), execute)
     if record is not None and not drive(steps.is_carried_out(record.number), execute):
-        prepare([change.stream for change in record.changes])
+        prepare(record)
         drive(steps.carry_out_restart(record), execute)
 
 
@@ -138,7 +150,11 @@ def with_changes(log: SliceLog, deployment: Deployment) -> Deployment:
 
     def begun(segment: Segment) -> Segment:
         known = log.run(log.steps().changes_of(segment.name))
-        roots = [change.number for change in known if change.start is not None]
+        roots = [
+            change.number
+            for change in known
+            if change.start is not None or change.since is not None
+        ]
         return replace(segment, change=max(roots, default=0))
 
     return replace(deployment, segments=tuple(map(begun, deployment.segments)))

@@ -80,7 +80,7 @@ class Survey:
         }
 
     def restarts(self) -> list[dict[str, Any]]:
-        """What was begun anew, or added, when the run was started again."""
+        """What was begun anew, added or cut otherwise when the run was started again."""
         found = []
         newest = self._log.records.execute(Newest(RESTARTS))
         for number in range(newest + 1):
@@ -89,7 +89,16 @@ class Survey:
                 found.append(
                     {
                         "number": number,
-                        "streams": {item.stream: item.start for item in record.changes},
+                        "streams": [
+                            {
+                                "stream": item.stream,
+                                "start": item.start,
+                                "since": item.since,
+                                "children": len(item.children),
+                                "state_of": [unit for unit, _ in item.state],
+                            }
+                            for item in record.changes
+                        ],
                         "carried_out": self._ask(self._floors.is_carried_out(number)),
                     }
                 )
@@ -148,6 +157,8 @@ class Survey:
                         for child in change.children
                     ],
                     "start": change.start,
+                    "since": change.since,
+                    "state": [list(item) for item in change.state],
                     "restart": change.restart,
                     "reason": change.reason,
                 }
@@ -178,7 +189,7 @@ class Survey:
             "epoch": newest.upto if newest else None,
             "slices": None
             if published is None or trimmed is None
-            else max(0, published + 1 - trimmed.number),
+            else max(0, published + (seal is None) - trimmed.number),
             "turn": None if turn is None else {"change": turn.change, "end": turn.end},
             "seal": None
             if seal is None

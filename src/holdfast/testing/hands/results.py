@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.streams.records import Restart
+from holdfast.streams.records import Closing, Restart
 from holdfast.testing.hands.scenario import Row, Scenario, Violation, apply
 
 
@@ -23,7 +23,7 @@ class Sink:
     end: int = -1
     batch: int = -1
     exact: tuple[int, list[list[Row]]] | None = None
-    """Rows by epoch, and how many were quarantined when that was worked out."""
+    """Rows by epoch, and what was known of quarantined ones when that was worked out."""
 
 
 class Results:
@@ -31,8 +31,10 @@ class Results:
 
     def __init__(self, scenario: Scenario, rows: dict[str, list[list[Row]]]) -> None:
         self._scenario, self._rows = scenario, rows
-        self._dead: defaultdict[int, set[Any]] = defaultdict(set)
-        """Life of stream k to the rows that count as quarantined in it."""
+        self._left_out: list[tuple[int, int, int, frozenset[Any]]] = []
+        """Rows that count as quarantined: the life of stream k in which they are, the change that
+        made the unit, the end of the slice that left them out, and which."""
+        self._version = 0
         self._lives: dict[tuple[str, int], Sink] = {}
         self._begun: defaultdict[str, list[int]] = defaultdict(list)
         self.sinks: dict[str, Sink] = {}
@@ -45,6 +47,8 @@ class Results:
 
     def restart(self, record: Restart) -> None:
         """Take notice of what is to begin anew: its sinks have a new life."""
+        if any(change.since is not None for change in record.changes):
+            return  # others carry the stream on as it is
         for change in record.changes:
             self._begun[change.stream].append(-1 if change.start is None else change.start)
         starts = {stream: begun[-1] for stream, begun in self._begun.items() if begun}
@@ -58,9 +62,22 @@ class Results:
     def _sink_names(self) -> Iterable[str]:
         return [name for name, seg in self._scenario.segments.items() if seg.operation == "sink"]
 
-    def leave_out(self, life: int, rows: Iterable[Any]) -> None:
-        """Rows that count as quarantined in a life of stream k."""
-        self._dead[life].update(rows)
+    def leave_out(self, life: int, change: int, upto: int, rows: Iterable[Any]) -> None:
+        """Take notice of rows that a slice was published without."""
+        self._left_out.append((life, change, upto, frozenset(rows)))
+        self._version += 1
+
+    def close(self, closing: Closing) -> None:
+        """What a log of stream k published beyond its closing is void; so is what it left out."""
+        self._left_out = [
+            item
+            for item in self._left_out
+            if not (item[1] < closing.next and item[2] > closing.end)
+        ]
+        self._version += 1
+
+    def _dead(self, life: int) -> set[Any]:
+        return {row for item in self._left_out if item[0] == life for row in item[3]}
 
     def deliver(
         self, name: str, life: int, number: int, after: int, upto: int, rows: list[Row]
@@ -82,10 +99,10 @@ class Results:
         self.finished = all(sink.end >= last for sink in self.sinks.values())
 
     def _expected(self, sink: Sink, after: int, upto: int) -> list[Row]:
-        known, dead = sink.exact, self._dead[sink.life]
-        if known is None or known[0] != len(dead):
+        known = sink.exact
+        if known is None or known[0] != self._version:
             # A row that is left out later changes nothing before it.
-            known = sink.exact = (len(dead), self._compute(sink, dead))
+            known = sink.exact = (self._version, self._compute(sink, self._dead(sink.life)))
         return [row for part in known[1][after + 1 : upto + 1] for row in part]
 
     def _compute(self, sink: Sink, dead: set[Any]) -> list[list[Row]]:

@@ -336,9 +336,10 @@ class BornBeforeTheOthers(Floors):
 class OlderLogsCount(Floors):
     """A stream that is begun anew voids what the logs just before it hold, and no others."""
 
-    def _base_at(self, stream: str, after: int) -> Steps[Change]:
+    def _base_at(self, stream: str, after: int) -> Steps[tuple[Change, int | None]]:
         known = yield from self.bases(stream)
-        return next(base for base, closing in known if closing is None or closing.end > after)
+        ends = [(base, None if closing is None else closing.end) for base, closing in known]
+        return next(found for found in ends if found[1] is None or found[1] > after)
 
     def _limit(self, stream: str, base: Change) -> Steps[int | None]:
         closing = yield from self.find_closing(stream, base.number)
@@ -357,3 +358,19 @@ class EveryEpochIsAnEnd(Floors):
 
     def is_end(self, stream: str, epoch: int) -> Steps[bool]:
         return epoch <= (yield from self.last_end(stream))
+
+
+class HeirsRunOnFreely(Floors):
+    """Units that take over state end their batches anywhere, also across where they carry on."""
+
+    def _stops(self, unit: str) -> Steps[tuple[int, ...]]:
+        yield Newest(ranges(unit))
+        return ()
+
+
+class LeftOutRowsComeBack(Floors):
+    """Who takes over runs batches again, whatever rows they may leave out."""
+
+    def may_take_over(self, since: int, upto: int, *, quarantines: bool) -> bool:
+        del since, upto, quarantines
+        return True

@@ -77,6 +77,10 @@ class Scenario:
     """A sink that is not there when the world begins, and may be added."""
     restarts: int = 0
     """How often everything is ended and started again, with some of it begun anew."""
+    anew: float = 0.65
+    """How often that is so; else other units carry a stream on with the state there is."""
+    survivors: float = 0.3
+    """How likely a unit lives on while others begin anew what it makes or reads."""
 
 
 def draw(seed: int, *, restarts: bool | None = None) -> Scenario:

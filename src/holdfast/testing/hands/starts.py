@@ -1,13 +1,15 @@
 """Whoever starts a run: carries out what was decided before, and may have it begin anew in part.
 
-While a world is restarted nobody trims and nobody leads; units may sleep through it, or go on.
+While a world is restarted nobody trims and nobody leads. Units may sleep through it, or go on, if
+what they make is begun anew.
 """
 
 from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from holdfast.streams.floors import Floors
@@ -45,24 +47,32 @@ class Starts(Schedule):
         for process in list(self.processes):
             if process.name.startswith(STARTER):
                 return
+        anew = self.rng.random() < self.scenario.anew
         for process in list(self.processes):
-            if process.unit and self.rng.random() < 0.3:
+            # Whose state others take over must not go on: it drops the commit they were told of.
+            if process.unit and anew and self.rng.random() < self.scenario.survivors:
                 process.given_up = True
                 continue
             self.end(process)
             process.steps.close()
         self.count["restart"] += 1
-        self.start(Running(f"{STARTER}0", self.starter(asks=True), alone=True))
+        self.start(
+            Running(
+                f"{STARTER}0",
+                self.starter(asks=self._asked if anew else self._taken_over),
+                alone=True,
+            )
+        )
         if self.rng.random() < 0.3:  # someone is too early, and only records can tell him
             self.at(self.step + self.rng.randrange(5, 300), self.run_missing)
 
-    def starter(self, *, asks: bool) -> Process:
-        """What `holdfast run` does before any node runs."""
+    def starter(self, asks: Callable[[Floors, random.Random], Process] | None = None) -> Process:
+        """What `holdfast run` does before any node runs; `asks` for what it is told to begin."""
         protocol = self.protocol()
         rng = seeded(self.seed, protocol.writer)
         yield from protocol.finish_restarts()
-        if asks:
-            asked = yield from self._asked(protocol, rng)
+        if asks is not None:
+            asked = yield from asks(protocol, rng)
             yield Local(hurts=True)
             if asked:
                 yield from self._begin_anew(protocol, asked)
@@ -106,6 +116,43 @@ class Starts(Schedule):
             known_changes = yield from protocol.changes_of(stream)
             asked.append(self._fresh_change(stream, len(known_changes), epoch, rng))
         return asked if self.broken != "readers-first" else asked[::-1]
+
+    def _taken_over(self, protocol: Floors, rng: random.Random) -> Process:
+        """A stream that other units carry on, from a commit that all its units have."""
+        known = [
+            seg.output
+            for seg in self.segments.values()
+            if seg.inputs and self.publishes(seg.output)
+        ]
+        stream = rng.choice(known)
+        start = yield from protocol.last_end(stream)
+        units = [child.unit for child in (yield from protocol.carriers(stream))]
+        found = [self._committed(unit, start) for unit in units]
+        common = set.intersection(*map(set, found))
+        inputs = self.segments[self.units[units[0]].segment].inputs
+        since = max(common, default=None)
+        quarantines = self.scenario.poison and stream == "k"
+        if (
+            since is None
+            or not (yield from protocol.may_begin_at(inputs, since + 1))
+            or not protocol.may_take_over(since, start, quarantines=quarantines)
+        ):
+            self.count["refused"] += 1
+            return []
+        number = len((yield from protocol.changes_of(stream)))
+        change = self._fresh_change(stream, number, start + 1, rng)
+        self.count["taken over"] += 1
+        state = tuple((unit, mine[since]) for unit, mine in zip(units, found, strict=True))
+        return [replace(change, start=None, since=since, state=state)]
+
+    def _committed(self, unit: str, start: int) -> dict[int, int]:
+        """Epochs up to one at which a unit has committed a batch, and which."""
+        return {
+            snapshot.position.after: batch
+            for checkpoint in self.commits.get(unit, ())
+            for batch, snapshot in checkpoint.items()
+            if snapshot.position.after <= start
+        }
 
     def _affected(self, chosen: str) -> list[str]:
         """A stream and all that is made of it, upstream first; a sink that is not there is not."""

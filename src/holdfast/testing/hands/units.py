@@ -421,5 +421,6 @@ class Units(ABC):
             record = Skip(unit=unit, number=place, reason=repr(sorted(bad)), writer=protocol.writer)
             stored = yield Put(skips(unit), place, record)
             if self.broken == "skip-in-slice":
-                self.results.leave_out(self.life_of(unit), left_out(stored.reason))
+                gone = left_out(stored.reason)
+                self.results.leave_out(self.life_of(unit), change_of(unit), -1, gone)
         return None  # fails as it would without quarantine; a restart tries again

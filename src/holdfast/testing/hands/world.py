@@ -18,7 +18,16 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.streams.floors import Floors
-from holdfast.streams.records import Change, Child, Restart, Seal, Slice, change_of, stream_of
+from holdfast.streams.records import (
+    Change,
+    Child,
+    Closing,
+    Restart,
+    Seal,
+    Slice,
+    change_of,
+    stream_of,
+)
 from holdfast.streams.steps import Delete, GetFloor, Operation, Put, changes, closings, slices
 from holdfast.streams.term import Terms, admits, journal_to_read, journals_to_remove
 from holdfast.testing.hands.memory import Local, Process, Rest
@@ -234,10 +243,13 @@ class World(Starts):
                     self.sealed.add(unit)
                 case Slice(unit=unit, number=0) if self._is_void(unit):
                     raise Violation(f"{unit}: it publishes and was never born")
-                case Slice(unit=unit, skip=skip, number=number) if skip:
+                case Closing(stream="k"):
+                    self.results.close(result)
+                case Slice(unit=unit, skip=skip, number=number, upto=upto) if skip:
                     # What is published decides which rows are left out, whoever lives to see it.
                     if number >= self.memory.execute(GetFloor(operation.folder)).number:
-                        self.results.leave_out(self.life_of(unit), left_out(skip))
+                        rows = left_out(skip)
+                        self.results.leave_out(self.life_of(unit), change_of(unit), upto, rows)
         elif type(operation) is Delete:
             # A seal that was put too late is taken back.
             owner = operation.folder.rpartition("/")[0]
@@ -276,7 +288,7 @@ class World(Starts):
         elif kind == "trimmer":
             self.start(Running(name, self.trimmer(), trims=True))
         elif kind == STARTER:
-            self.start(Running(name, self.starter(asks=False), alone=True))
+            self.start(Running(name, self.starter(), alone=True))
 
     def _slow_segment(self) -> None:
         """One unit, or most of those beside it, stand still for long, and nobody is worried."""

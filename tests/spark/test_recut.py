@@ -1,0 +1,95 @@
+"""Runs that go on with other cuts, killed with SIGKILL at every step: exactly once, with state."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.drivers import run_driver
+from tests.spark.recut_driver import events
+
+from holdfast.runtime.log.crash import RESTART_POINT
+from holdfast.runtime.log.slicelog import SliceLog
+
+pytestmark = pytest.mark.spark
+
+MOST_PUTS = 40
+
+
+class Run:
+    """A run directory, and what is done to it by processes one after the other."""
+
+    def __init__(self, folder):
+        self.folder, self.generation = folder / "run", 0
+        self.log = folder / "driver.log"
+
+    def drive(self, cuts, batches=0, crash_at=""):
+        words = (self.folder, self.generation, cuts, batches)
+        self.generation += batches > 0
+        return run_driver("recut_driver.py", *words, log=self.log, crash_at=crash_at)
+
+    def go_on(self, cuts, batches=3):
+        assert self.drive(cuts, batches) == 0, self.log.read_text()[-3000:]
+
+    def killed(self, cuts, crash_at):
+        assert self.drive(cuts, 10_000, crash_at) == -signal.SIGKILL, self.log.read_text()[-3000:]
+
+    def killed_while_it_begins(self, cuts):
+        """Killed after each put in turn, every time by one who goes on where the last died."""
+        puts = 0
+        while (code := self.drive(cuts, crash_at=RESTART_POINT)) != 0:
+            puts += 1
+            assert code == -signal.SIGKILL, self.log.read_text()[-3000:]
+            assert puts < MOST_PUTS
+        return puts
+
+    def check(self):
+        """The newest version of every row equals a sum in plain Python, over all epochs."""
+        log = SliceLog(self.folder)
+        upto = log.range("out.0#0", log.newest_batch("out.0#0")).upto
+        expected = Counter()
+        for epoch in range(upto + 1):
+            for _, key, value in events(epoch, 0):
+                expected[key] += 2 * value
+        files = sorted((self.folder / "out").glob("*.parquet"))
+        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+        assert {row["key"]: row["total"] for row in rows} == dict(expected)
+        assert {row["label"] for row in rows} == {f"sum of {key}" for key in expected}
+
+
+def streams(folder):
+    log = SliceLog(folder)
+    names = ("events", "double", "sum", "label")
+    return {name for name in names if log.carriers(name)}
+
+
+def test_segments_fuse_and_split_with_their_state(tmp_path):
+    """All cuts, none, all again: every sum goes on; who takes over is killed after every put."""
+    run = Run(tmp_path)
+    run.go_on("all")
+    assert run.killed_while_it_begins("none") > 6
+    assert streams(run.folder) == {"events", "label"}
+    run.go_on("none")
+    run.check()
+    assert run.killed_while_it_begins("all") > 6
+    assert streams(run.folder) == {"events", "double", "sum", "label"}
+    run.go_on("all")
+    run.check()
+
+
+@pytest.mark.full
+def test_units_are_killed_before_and_after_their_cuts_change(tmp_path):
+    """Between a slice and its commit, while state is taken over, in the first batch after."""
+    run = Run(tmp_path)
+    run.go_on("all")
+    run.killed("all", "after-slice-record:sum.0#0")
+    run.killed("none", "during-handover:label.1#0")
+    run.killed("none", "after-slice-record:label.1#0@1")
+    run.killed("double", "during-handover:label.2#0")
+    run.killed("double", "after-range-record:label.2#0@0")
+    run.killed("sum", "before-commit:label.3#0@0")
+    run.killed("all", "after-slice-record:sum.4#0@0")
+    run.go_on("all")
+    run.check()

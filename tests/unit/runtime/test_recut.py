@@ -1,0 +1,208 @@
+"""Runs that go on with other cuts: what is decided, and what is refused in one line."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from tests.unit.runtime.log.test_anew import KilledError, Mortal
+
+from holdfast.errors import BadInputError
+from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
+from holdfast.runtime.checkpoint.clone import make_checkpoint
+from holdfast.runtime.log.anew import finish_restart, restart, with_changes
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.recut import forget_vanished, recut, unlike
+from holdfast.streams.handover import Birth
+from holdfast.streams.records import Change, Child, Floor, Range, Slice
+from holdfast.streams.steps import Put, RaiseFloor, ranges, slices
+
+pytestmark = pytest.mark.unit
+
+STATEFUL = ("sum", "top")
+ENDS = tuple(range(3, 24, 4))
+
+
+def same(frame):
+    return frame
+
+
+def pipeline(shards=1):
+    made = Pipeline("recut", event_time=("ts", "1 second"))
+    source = made.source("events", Generator(lambda *_: [], "ts timestamp, key string, n bigint"))
+    double = source.map("double", same)
+    summed = double.aggregate("sum", same, key="key", output="upsert", shards=shards)
+    made.sink("out", summed.map("label", same, takes_upserts=True), Parquet("out"))
+    return made
+
+
+ALL, NONE = (deploy(pipeline(), cuts=cuts) for cuts in ("all", "none"))
+
+
+def ran(deployment, *, ahead=(), commits=6):
+    """A run in which all units have published these ends; some one more than the others."""
+    log = SliceLog("/none", Mortal())
+    begin(log, deployment)
+    for segment in deployment.segments:
+        unit = f"{segment.name}.0#0"
+        ends = ENDS if segment.name in ahead else ENDS[:-1]
+        for number, end in enumerate(ends):
+            after = (-1, *ends)[number]
+            record = Range(unit=unit, number=number, after=after, upto=end, watermark_us=end)
+            log.records.execute(Put(ranges(unit), number, record))
+            if segment.outputs:
+                log.publish(Slice(unit=unit, number=number, after=after, upto=end))
+        if segment.stateful:
+            home = log.store.below(log.layout.checkpoints(unit))
+            make_checkpoint(home, 0, next_batch=min(commits, len(ends)), rows=1)
+    return log
+
+
+def asked(log, before, after):
+    return {item.stream: item for item in recut(log, before, after, stateful=STATEFUL)}
+
+
+def test_segments_that_fuse_take_the_state_along():
+    """The stream that is left goes on from its end, with the commit that the operator has there."""
+    log = ran(ALL, ahead=("events", "double", "sum"), commits=5)
+    found = asked(log, ALL, NONE)
+    assert list(found) == ["label", "sum", "double"]
+    label = found["label"]
+    assert [child.unit for child in label.children] == ["label.1#0"]
+    assert (label.since, label.state, label.watermark_us) == (19, (("sum.0#0", 4),), 19)
+    assert not found["sum"].children
+    made = restart(log, NONE, list(found.values()))
+    assert [str(unit) for unit in made.units()] == ["events.0#0", "label.1#0", "out.0#0"]
+    born = log.run(log.steps().birth("label.1#0"))
+    assert born == Birth(epoch=19, parents=(("sum.0#0", 4),), watermark_us=19)
+    assert log.run(log.steps().ends("label", 11)) == [15, 19]
+
+
+def test_segments_that_split_begin_where_they_are_read():
+    """A stream that appears has what its reader needs, from the commit on that there is."""
+    log = ran(NONE, ahead=("events",), commits=4)
+    found = asked(log, NONE, ALL)
+    assert found["sum"].since == 15
+    assert found["sum"].state == (("label.0#0", 3),)
+    assert (found["sum"].start, found["label"].since) == (19, 19)
+    assert (found["double"].start, found["double"].since) == (15, 15)
+    restart(log, ALL, list(found.values()))
+    steps = log.steps()
+    assert log.run(steps.birth("sum.0#0")) == Birth(
+        epoch=15, parents=(("label.0#0", 3),), watermark_us=15
+    )
+    assert log.run(steps._stops("sum.0#0")) == (19,)
+    # It stops at 19, so what it reads must have an end there.
+    assert log.run(steps._stops("double.0#0")) == (15, 19)
+    # What it publishes on the way was published before it, as part of the old segment.
+    log.publish(Slice(unit="double.0#0", number=0, after=15, upto=23))
+    log.publish(Slice(unit="sum.0#0", number=0, after=15, upto=19))
+    log.publish(Slice(unit="sum.0#0", number=1, after=19, upto=23))
+    assert [item.upto for item in log.run(log.steps().read("sum", 19, 23))] == [23]
+
+
+def test_cuts_may_change_again_and_again():
+    """A stream that vanished and appears again is carried by units of a new name."""
+    log = ran(ALL)
+    one = restart(log, NONE, recut(log, ALL, NONE, stateful=STATEFUL))
+    home = log.store.below(log.layout.checkpoints("label.1#0"))
+    record = Range(unit="label.1#0", number=0, after=19, upto=23)
+    log.records.execute(Put(ranges("label.1#0"), 0, record))
+    log.publish(Slice(unit="events.0#0", number=5, after=19, upto=23))
+    log.publish(Slice(unit="label.1#0", number=0, after=19, upto=23))
+    make_checkpoint(home, 0, next_batch=1, rows=1)
+    two = restart(log, ALL, recut(log, one, ALL, stateful=STATEFUL))
+    names = [str(unit) for unit in two.units()]
+    assert names == ["events.0#0", "double.2#0", "sum.2#0", "label.2#0", "out.0#0"]
+    assert log.run(log.steps().birth("sum.2#0")).parents == (("label.1#0", 0),)
+
+
+def test_cuts_that_turned_out_badly_are_taken_back():
+    """Who has committed nothing hands on what it was given, whatever it has recorded."""
+    log = ran(ALL)
+    made = restart(log, NONE, recut(log, ALL, NONE, stateful=STATEFUL))
+    record = Range(unit="label.1#0", number=0, after=19, upto=23)
+    log.records.execute(Put(ranges("label.1#0"), 0, record))
+    found = asked(log, made, ALL)
+    assert (found["sum"].since, found["sum"].state) == (19, (("sum.0#0", 4),))
+    assert found["label"].since == 19
+
+
+def test_what_a_stream_that_vanished_had_goes_when_its_heirs_have_begun():
+    """Not before: their state is made of it."""
+    log = ran(ALL)
+    made = restart(log, NONE, recut(log, ALL, NONE, stateful=STATEFUL))
+    home = log.layout.checkpoints("sum.0#0")
+    forget_vanished(log, made)
+    assert log.store.checkpoints(home)
+    record = Range(unit="label.1#0", number=0, after=19, upto=23)
+    log.records.execute(Put(ranges("label.1#0"), 0, record))
+    forget_vanished(log, made)
+    assert not log.store.checkpoints(home)
+
+
+def test_whoever_takes_over_may_be_killed_at_any_step():
+    """Before it is decided nothing has changed; from then on whoever comes next carries it out."""
+    for steps in itertools.count():
+        log = ran(ALL)
+        changes = recut(log, ALL, NONE, stateful=STATEFUL)
+        log.store.left = steps
+        try:
+            restart(log, NONE, changes)
+        except KilledError:
+            log.store.left = None
+        else:
+            break
+        finish_restart(log, lambda _: None)
+        made = with_changes(log, NONE if steps else ALL)
+        assert made.segment("label").change == (1 if steps else 0)
+        assert bool(log.carriers("sum")) == (not steps)
+    assert steps > 9
+
+
+def test_other_intervals_are_not_other_cuts():
+    """Batch and snapshot intervals may change from start to start."""
+    assert unlike(ALL, deploy(pipeline(), cuts="all", batch_epochs=4)) == []
+
+
+def trimmed(log):
+    log.records.execute(RaiseFloor(slices("events.0#0"), Floor(number=6, epoch=23)))
+
+
+def forgotten(log):
+    """Its only commit is later, and it was given its state by one that is gone."""
+    change = Change(
+        stream="sum",
+        number=1,
+        how="cut",
+        children=(Child(unit="sum.1#0", segment="sum", groups=(0, 128)),),
+        since=19,
+        state=(("gone.0#0", 4),),
+    )
+    log.run(log.steps().decide(change))
+    log.run(log.steps().carry_out("sum"))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "commits", "line"),
+    [
+        (trimmed, 5, "what it needs of events after epoch 19 is trimmed"),
+        (lambda _: None, 4, "it may leave out other rows after epoch 15 than it did"),
+        (forgotten, 6, "no state of sum at or before epoch 19 is left"),
+    ],
+)
+def test_what_cannot_go_on_is_refused_with_the_reason(spoil, commits, line):
+    """And with what can be done instead."""
+    log = ran(ALL, ahead=("events", "double", "sum"), commits=commits)
+    spoil(log)
+    with pytest.raises(BadInputError, match=line) as found:
+        recut(log, ALL, NONE, stateful=STATEFUL, quarantining=["sum"])
+    assert "the cuts it had" in str(found.value)
+
+
+def test_other_shards_of_an_operator_with_state_are_refused():
+    """They are changed while it runs, or with a reset."""
+    log = ran(ALL)
+    with pytest.raises(BadInputError, match=r"sum has other shards; .*holdfast scale"):
+        recut(log, ALL, deploy(pipeline(shards=2), cuts="all"), stateful=STATEFUL)
