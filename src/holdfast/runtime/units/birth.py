@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from holdfast.runtime.log.slicelog import SupersededError
 from holdfast.runtime.log.takeable import Takeable
@@ -16,11 +17,17 @@ BIRTH_LOOK_S = 0.02
 
 
 def await_birth(
-    context: UnitContext, protocol: Repairs, progress: Progress, stopping: threading.Event
+    context: UnitContext,
+    protocol: Repairs,
+    progress: Progress,
+    stopping: threading.Event,
+    *,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> Birth:
     """Where the unit begins; waits until those before it have handed over.
 
-    One that waits is warm, and counts as running: it has nothing to take.
+    One that waits is warm, and counts as running: it has nothing to take. `meanwhile` is called
+    once by one that has to wait.
     """
     log, name, waits = context.log, context.name, False
     while True:
@@ -31,9 +38,10 @@ def await_birth(
             raise SupersededError(f"{name}: the change that made it was overtaken")
         if not waits:
             waits = True
-            # Whoever put the change may have died before it was carried out.
-            log.run(protocol.carry_out(context.unit.segment))
             progress.tell(state="running", doing="waiting for its parents to hand over")
+            meanwhile()
+            # Only now are parents to hand over: they have worked while this one was being prepared.
+            log.run(protocol.carry_out(context.unit.segment))
         if stopping.wait(BIRTH_LOOK_S):
             raise SupersededError(f"{name} was stopped before it was born")
         log.check_current(name, context.generation, context.replica)
