@@ -1,16 +1,22 @@
-"""A running sum whose rows cost two milliseconds each, under a load of 1, 3 and 1 times."""
+"""A running sum whose rows cost two milliseconds each, under a load of 1, 3 and 1 times.
 
+A shard's tasks wait in turn, so that it does as much as one core, however many there are.
+"""
+
+import fcntl
+import tempfile
 import time
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
 
 from holdfast import Generator, Pipeline, Sqlite
 
-ROWS = 150
-CALM = 25
-BUSY = 60
-"""Epochs of a second."""
+ROWS = 270
+CALM = 15
+BUSY = 40
+"""Epochs of two seconds."""
 ROW_S = 0.002
 KEYS = 40
 
@@ -24,9 +30,14 @@ def sums(frame):
     row_s = ROW_S  # what is named in here travels to the workers
 
     def add(key, parts, state):
+        from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
+
         total = state.get[0] if state.exists else 0
+        query = TaskContext.get().getLocalProperty("sql.streaming.queryId")
         for part in parts:
-            time.sleep(row_s * len(part))
+            with (Path(tempfile.gettempdir()) / f"holdfast-load-{query}").open("w") as core:
+                fcntl.flock(core, fcntl.LOCK_EX)
+                time.sleep(row_s * len(part))
             total += int(part["n"].sum())
         state.update((total,))
         yield pd.DataFrame({"key": [key[0]], "total": [total]})
@@ -36,7 +47,7 @@ def sums(frame):
     )
 
 
-pipeline = Pipeline("load", epoch="1s")
+pipeline = Pipeline("load", epoch="2s")
 source = pipeline.source("rows", Generator(rows, "key string, n bigint"))
 totals = source.stateful("sum", sums, key="key", output="upsert", max_shards=4)
 pipeline.sink("totals", totals, Sqlite("totals.db"))
