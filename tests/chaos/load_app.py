@@ -30,7 +30,7 @@ def sums(frame):
     row_s = ROW_S  # what is named in here travels to the workers
 
     def add(key, parts, state):
-        from pyspark import TaskContext  # noqa: PLC0415 - runs in a task
+        from pyspark import TaskContext
 
         total = state.get[0] if state.exists else 0
         query = TaskContext.get().getLocalProperty("sql.streaming.queryId")
