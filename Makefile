@@ -21,7 +21,7 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml scripts/make_venv
 demo: venv  ## profile, plan, run, break and check the word count: under 3 minutes
 	$(BIN)/holdfast demo
 
-check: venv lint types unit  ## lint, types and unit tests: under a minute
+check: venv lint types unit  ## lint, types and unit tests: two to three minutes
 
 lint: venv
 	$(BIN)/ruff check .
@@ -42,7 +42,7 @@ archive: venv
 chaos: venv archive  ## everything on Spark in full: all plans, crash points and schedules
 	$(PYTEST) -m "spark or chaos or full" -q
 
-test: venv lint types unit archive  ## the whole suite: under a quarter of an hour
+test: venv lint types unit archive  ## the whole suite: about 20 minutes on two cores
 	$(PYTEST) -m "not unit and not full" -q
 
 coverage: venv archive  ## the whole suite again, slower, with the lines it did not reach

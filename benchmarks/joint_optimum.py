@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.planners.interface import Solve
-from holdfast.planners.joint.exact import first_search
 from holdfast.planners.joint.run import Runner, algorithm_for
+from holdfast.planners.joint.search import first_search
 from holdfast.testing.joint import brute_force_case, every_plan
 
 TOLERANCE = 1e-8

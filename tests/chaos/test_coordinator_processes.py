@@ -415,6 +415,7 @@ def test_a_paused_coordinator_blames_nobody(start):
     ended_exactly_once(run)
 
 
+@pytest.mark.sample(seed={1, 2})  # with and without fencing
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_failures_end_exactly_once(start, seed):
     """A seeded storm of kills, hangs, wakes, faults and coordinator kills; then calm weather."""

@@ -179,6 +179,7 @@ def unblock(path, hidden):
     hidden.rename(path)
 
 
+@pytest.mark.sample(name="c0.out")
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_a_coordinator_that_cannot_start_is_tried_again(make, name):
     """Units run on meanwhile; when it is back, its trouble is on the timeline and over."""
@@ -195,6 +196,7 @@ def test_a_coordinator_that_cannot_start_is_tried_again(make, name):
     assert report.clean, report
 
 
+@pytest.mark.sample(name="terms")
 @pytest.mark.parametrize("name", OBSTACLES)
 def test_a_coordinator_that_never_starts_ends_the_run(make, name):
     """After a bounded number of attempts, with one line that says why; nodes end by themselves."""

@@ -175,6 +175,7 @@ def last_epoch(folder, unit):
     return log.range(unit, log.newest_batch(unit)).upto
 
 
+@pytest.mark.sample(cuts="all")
 @pytest.mark.parametrize("cuts", ["none", "all"])
 def test_what_is_quarantined_does_not_depend_on_the_plan(spark, tmp_path, cuts):
     """Two functions lose exactly the rows of their own input that they fail on, in every plan."""

@@ -29,7 +29,7 @@ from holdfast.cli import scale as scale_command
 from holdfast.cli import topology as topology_commands
 from holdfast.cli import verify as verify_command
 from holdfast.cli import web as web_command
-from holdfast.cli.help import GroupedCommand
+from holdfast.cli.help import GroupedCommand, ManyValuesCommand
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
 INTERRUPTED = 130
@@ -66,7 +66,7 @@ def options(
         os.environ["HOLDFAST_DEBUG"] = "1"
 
 
-app.command("plan", cls=plan_command.ManyValuesCommand)(plan_command.plan)
+app.command("plan", cls=ManyValuesCommand)(plan_command.plan)
 app.add_typer(topology_commands.app, name="topology")
 for _command in (
     init_command.init,

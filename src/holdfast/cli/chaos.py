@@ -17,6 +17,7 @@ from holdfast.cli.deployment import (
     make_deployment,
     require_apart,
 )
+from holdfast.cli.tentative import After, tentative
 from holdfast.cli.verify import show_verdict
 from holdfast.errors import BadInputError
 
@@ -41,6 +42,7 @@ def chaos(
     ack_levels: Annotated[
         int, typer.Option(min=1, help="As of `run`: what is kept so that lost slices can be made.")
     ] = 1,
+    tentative_after: After = None,
     trim: Annotated[
         bool,
         typer.Option("--trim", help="Trim the input as a real run does; check against a copy."),
@@ -79,6 +81,7 @@ def chaos(
         spares=spares,
         coordinators=coordinators,
         ack_levels=ack_levels,
+        tentative=tentative(tentative_after, pipeline, deployment, None),
         trim=trim,
     )
     require_apart(deployment, nodes=nodes, domains=campaign.domains)

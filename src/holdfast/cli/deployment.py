@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.pipeline import Pipeline
     from holdfast.pipeline.deploy import Cuts
     from holdfast.plan import Plan
+    from holdfast.topology.graph import Topology
 
 __all__ = [
     "Batch",
@@ -137,6 +138,13 @@ def planned_order(
     if how == "topological":
         return ()
     from holdfast.planners.ppa.returns import return_order
+
+    units, names = planned_units(pipeline, deployment)
+    return tuple(names[task] for task in return_order(units, how))
+
+
+def planned_units(pipeline: Pipeline, deployment: Deployment) -> tuple[Topology, dict[str, str]]:
+    """The units of a deployment as planners see them, and the unit of each of their tasks."""
     from holdfast.planners.ppa.units import unit_graph
 
     shards = {item.name: item.shards for item in deployment.segments if item.kind != "exporter"}
@@ -147,7 +155,7 @@ def planned_order(
         for operator in units.operators
         for shard in range(operator.parallelism)
     }
-    return tuple(names[task] for task in return_order(units, how))
+    return units, names
 
 
 def _sharded(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, int]:

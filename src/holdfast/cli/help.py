@@ -6,12 +6,14 @@ commands of this class write theirs as click does, one section per `rich_help_pa
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand
 
 _FIRST = "Arguments"
 _PLAIN = "Options"
+_MANY = ("--failed", "--failed-domain", "--required", "--forbidden")
 
 
 class GroupedCommand(TyperCommand):
@@ -32,3 +34,26 @@ class GroupedCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+class ManyValuesCommand(GroupedCommand):
+    """Lets `--failed a b c` stand for `--failed a --failed b --failed c`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        option: str | None = None
+        first = False
+        for arg in args:
+            if arg.startswith("--") or (arg.startswith("-") and len(arg) > 1):
+                option, first = (arg if arg in _MANY else None), True
+                spread.append(arg)
+                continue
+            # A name that is a file is the topology, not one more value.
+            if option is not None and not first and not Path(arg).exists():
+                spread.append(option)
+            elif not first:
+                option = None
+            first = False
+            spread.append(arg)
+        parsed: list[str] = super().parse_args(ctx, spread)
+        return parsed

@@ -36,6 +36,7 @@ def live_view(view: RunView, *, epoch_s: float, trouble: str | None = None) -> R
     parts.append(nodes_table(view))
     if view.recoveries:
         parts.append(recoveries_table(view))
+    parts += [Text(line, style="yellow") for line in forked(view)]
     parts += [Text(line, style="yellow") for line in (*retries(view), *busy(view))]
     parts += [Text(line, style="red") for line in failures(view)]
     parts += warning(trouble or view.trouble)
@@ -147,6 +148,23 @@ def retries(view: RunView) -> list[str]:
         for unit in view.units
         if unit.down in _RETRIED and unit.phase != "held"
     ]
+
+
+def forked(view: RunView) -> list[str]:
+    """What results go on without, in the fork that lives; nothing: all of them are exact."""
+    live = next((fork for fork in view.forks if fork.ended_at is None), None)
+    if live is None:
+        return []
+    shares = ", ".join(f"{sink} {share:.0%}" for sink, share in live.fidelity.items())
+    lines = [
+        f"tentative results since {view.now - live.began_at:.0f} s, fork {live.fork}: {live.reason}"
+        + (f"; predicted fidelity: {shares}" if shares else "")
+    ]
+    for unit in live.units:
+        where = f"on {unit.node}" if unit.node else "waits for its exact unit"
+        reached = "-" if unit.epoch is None else f"epoch {unit.epoch}"
+        lines.append(f"  {unit.unit} {where}, {reached}")
+    return lines
 
 
 def busy(view: RunView) -> list[str]:

@@ -48,6 +48,8 @@ def _print(found: dict[str, Any]) -> None:
     console = Console()
     console.print(_streams(found["streams"]))
     console.print(_units(found["units"]))
+    if found["forks"]:
+        console.print(_forks(found["forks"]))
     if found["restarts"]:
         console.print(_restarts(found["restarts"]))
     for item in found.get("tables", ()):
@@ -103,6 +105,23 @@ def _restarts(restarts: list[dict[str, Any]]) -> Table:
             done = "yes" if item["carried_out"] else "when the run next starts"
             number = "" if index else str(item["number"])
             table.add_row(number, stream, _epoch(start), "" if index else done)
+    return table
+
+
+def _forks(forks: list[dict[str, Any]]) -> Table:
+    names = ("fork", "because", "unit", "since", "epoch", "leaves out", "ended")
+    table = _table("forks", *names)
+    for item in forks:
+        for index, unit in enumerate(item["units"]):
+            table.add_row(
+                "" if index else str(item["fork"]),
+                "" if index else item["reason"],
+                unit["unit"],
+                _epoch(unit["after"]),
+                _said(unit["epoch"]),
+                ", ".join(unit["left_out"]),
+                "" if index else _said(item["ended"]),
+            )
     return table
 
 

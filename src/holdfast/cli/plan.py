@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from holdfast.cli.help import GroupedCommand
-
 if TYPE_CHECKING:
     from holdfast.clock import Clock
     from holdfast.pipeline import Pipeline
@@ -31,30 +29,6 @@ JOINT = "Method joint"
 PPA = "Method ppa"
 OUTPUT = "The answer"
 SOLVE = "How to solve"
-_MANY = ("--failed", "--failed-domain", "--required", "--forbidden")
-
-
-class ManyValuesCommand(GroupedCommand):
-    """Lets `--failed a b c` stand for `--failed a --failed b --failed c`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        spread: list[str] = []
-        option: str | None = None
-        first = False
-        for arg in args:
-            if arg.startswith("--") or (arg.startswith("-") and len(arg) > 1):
-                option, first = (arg if arg in _MANY else None), True
-                spread.append(arg)
-                continue
-            # A name that is a file is the topology, not one more value.
-            if option is not None and not first and not Path(arg).exists():
-                spread.append(option)
-            elif not first:
-                option = None
-            first = False
-            spread.append(arg)
-        parsed: list[str] = super().parse_args(ctx, spread)
-        return parsed
 
 
 def plan(
@@ -165,6 +139,14 @@ def plan(
             help="What `profile` measured of the pipeline and machine.", rich_help_panel=JOINT
         ),
     ] = None,
+    learn_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Run directory whose batches and recoveries count.",
+            rich_help_panel=JOINT,
+        ),
+    ] = None,
     intervals: Annotated[
         str | None,
         typer.Option(
@@ -233,7 +215,9 @@ def plan(
 ) -> None:
     """Plan a pipeline or topology: what to log, how often to checkpoint, what to keep hot."""
     from holdfast.cli.deployment import parse_nodes
+    from holdfast.cli.learning import changes, relearned, run_plan
     from holdfast.cli.profiles import grounds, refuse_unknown
+    from holdfast.errors import BadInputError
     from holdfast.planners.interface import PlanRequest
     from holdfast.planners.planning import as_measured, as_units
     from holdfast.planners.registry import planner as find_planner
@@ -251,10 +235,14 @@ def plan(
         topology = pipeline.topology()
         found = grounds(file, pipeline, stats, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
+        if learn_from is not None:
+            found = relearned(found, topology, learn_from)
         statistics, said = found.statistics, found.said
         topology, statistics = as_units(planner, topology, statistics)
     else:
         topology = _load(file)
+        if learn_from is not None:
+            raise BadInputError("teaches nothing to a topology file", where="--from")
         statistics, said = None if stats is None else load_statistics(stats), ""
     unit = topology.unit.time
 
@@ -307,6 +295,9 @@ def plan(
         return
     result = job.plan()
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
+    if learn_from is not None:
+        for line in changes(run_plan(learn_from), result):
+            typer.echo(line, err=True)
     if not result.feasible:
         raise typer.Exit(1)
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from holdfast.predict.statistics import MachineStatistics, Measure, Statistics
+    from holdfast.topology.graph import Topology
 
-DEFAULT_S = 60.0
+THOROUGH_S = 60.0
+DEFAULT_S = 20.0
 QUICK_S = 10.0
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "KB"))
 
@@ -25,14 +27,20 @@ def profile(
     app: Annotated[str, typer.Argument(help="Application: FILE.py, FILE.py:NAME or MODULE:NAME.")],
     duration: Annotated[
         str | None,
-        typer.Option("--for", help="How long to run the pipeline; default 60s, 10s if --quick."),
+        typer.Option(
+            "--for", help="How long to run the pipeline; default 20s, --quick 10s, --thorough 60s."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to; default: where `plan` finds it.")
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="The machine's numbers from an earlier profile, less care."),
+        typer.Option("--quick", help="Never measure the machine, and run the pipeline shorter."),
+    ] = False,
+    thorough: Annotated[
+        bool,
+        typer.Option("--thorough", help="More care, and the machine measured again: minutes more."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -45,7 +53,9 @@ def profile(
     from holdfast.quantities import parse_time
     from holdfast.runtime.spark.start.prepare import prepare
 
-    default = QUICK_S if quick else DEFAULT_S
+    if quick and thorough:
+        raise BadInputError("cannot go with --thorough", where="--quick", hint="leave one out")
+    default = QUICK_S if quick else THOROUGH_S if thorough else DEFAULT_S
     seconds = default if duration is None else parse_time(duration, where="--for")
     if seconds <= 0:
         raise BadInputError("is no time to measure anything", where="--for", hint="say 60s")
@@ -57,13 +67,14 @@ def profile(
     _make_room(out)
     prepare(_note)
     with interruptible():
-        statistics = measure(app, seconds, quick=quick, say=_note)
+        statistics = measure(app, seconds, quick=quick, thorough=thorough, say=_note)
     text = dump_statistics(statistics)
     _write(out, text)
     if as_json:
         typer.echo(text, nl=False)
         return
     show(statistics)
+    show_hinges(pipeline.topology(), statistics)
     given = "" if out == home else f" --stats {out}"
     typer.echo(f"written to {out}; now: holdfast plan {app}{given} --max-recovery 5s")
 
@@ -105,6 +116,22 @@ def show(statistics: Statistics) -> None:
     found = statistics.operators.values()
     if any(one.cost is not None and one.cost.error > one.cost.value for one in found):
         console.print("[dim]a cost below its own uncertainty is lost in what a batch takes[/]")
+
+
+def show_hinges(topology: Topology, statistics: Statistics) -> None:
+    """Print which numbers the promise hangs on, and how sure each is."""
+    from rich.console import Console
+
+    from holdfast.predict.hinges import hinges
+
+    found = hinges(topology, statistics)
+    if not found:
+        return
+    table = _table("what a promised recovery hangs on", "", "moves it by", "sure to", "how")
+    for one in found:
+        table.add_row(one.name, f"{one.weight:.0%} of itself", f"±{one.doubt:.0%}", one.measure.how)
+    table.columns[-1].justify = "left"
+    Console(highlight=False).print(table)
 
 
 def operators_table(statistics: Statistics) -> Table:

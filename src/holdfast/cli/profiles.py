@@ -26,6 +26,14 @@ def profile_path(app: str, pipeline: str) -> Path:
     return app_folder(app) / ".holdfast" / f"{pipeline}.profile.json"
 
 
+def own_profile(app: str, pipeline: str) -> Statistics | None:
+    """What was profiled of an application; None: nothing."""
+    from holdfast.predict.statistics import load_statistics
+
+    path = profile_path(app, pipeline)
+    return load_statistics(path) if path.exists() else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
     """The numbers that a plan of a pipeline rests on."""

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from holdfast.cli import tentative as tentative_results
 from holdfast.cli.deployment import (
     Batch,
     Cut,
@@ -50,6 +52,9 @@ def run(
     plan: Annotated[
         Path | None, typer.Option("--plan", "-p", help="Plan as JSON: where to cut.")
     ] = None,
+    replan: Annotated[
+        bool, typer.Option("--replan", help="Resume with the plan made again from what was seen.")
+    ] = False,
     cut: Cut = None,
     shards: Shards = None,
     batch: Batch = None,
@@ -74,6 +79,7 @@ def run(
         Literal["inc", "topological"],
         typer.Option(help="Who comes back first when places are too few for all that failed."),
     ] = "inc",
+    tentative_after: tentative_results.After = None,
     duration: Annotated[
         str | None,
         typer.Option("--for", help="Stop when everything has run for this long, such as 60s."),
@@ -116,6 +122,7 @@ def run(
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, sound_pipeline
+    from holdfast.cli.learning import keep_plan, replan_run
     from holdfast.cli.resume import Starts, check_resume, reset_operators
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
@@ -131,6 +138,8 @@ def run(
     app = absolute_app(app)
     planned = None if plan is None else load_plan(plan)
     pipeline = made_pipeline(app, _note)
+    if replan:
+        planned = replan_run(app, pipeline, run_dir or Path("runs") / pipeline.name, plan, _note)
     deployment = make_deployment(
         pipeline,
         plan=planned,
@@ -146,7 +155,10 @@ def run(
     def spec_of(deployment: Deployment) -> RunSpec:
         together = plan_together(planned, deployment, count)
         order = planned_order(pipeline, deployment, recovery_order)
-        policy = _policy(deployment, count, max_units, together, order)
+        policy = replace(
+            _policy(deployment, count, max_units, together, order),
+            tentative=tentative_results.tentative(tentative_after, pipeline, deployment, planned),
+        )
         return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
     spec = spec_of(deployment)
@@ -178,6 +190,7 @@ def run(
     with _interruptible():
         try:
             local.start()
+            keep_plan(directory, planned)
             with autoscaled(local, autoscale, _note):
                 view = _watch(local, limit_s, quiet=as_json)
         except KeyboardInterrupt:
@@ -193,6 +206,7 @@ def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> No
     """Show units, nodes and recoveries of a running pipeline."""
     from rich.console import Console
 
+    from holdfast.cli.learning import warnings
     from holdfast.cli.live import live_view, tracebacks
     from holdfast.rundir.spec import read_spec
 
@@ -202,7 +216,11 @@ def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> No
     if as_json:
         print(json.dumps(view.to_json()))  # noqa: T201
         return
-    Console().print(live_view(view, epoch_s=read_spec(directory).deployment.epoch_s))
+    spec = read_spec(directory)
+    console = Console()
+    console.print(live_view(view, epoch_s=spec.deployment.epoch_s))
+    for line in warnings(directory, spec.app):
+        console.print(line, style="yellow", highlight=False)
     for text in tracebacks(view):
         print(f"\n{text}")  # noqa: T201
 
@@ -361,6 +379,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
     from rich.console import Console
     from rich.live import Live
 
+    from holdfast.cli.learning import Keeper
     from holdfast.cli.live import failures, headline, live_view, retries
     from holdfast.control.shell.wire import ConnectionLostError
 
@@ -368,6 +387,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
     drawn = console.is_terminal and not quiet
     end: float | None = None
     epoch_s = local.spec.deployment.epoch_s
+    keeper = Keeper(local.run_dir)
     view: RunView | None = None
     said = ""
     warned: str | None = None
@@ -375,6 +395,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
+                keeper.look(view)
                 if limit_s is not None and end is None and view.status not in _STARTING:
                     end = time.monotonic() + limit_s
                 line = headline(view).plain.split("  ")[1]
@@ -391,6 +412,7 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
             pause = 0.5 if end is None else max(0.0, min(0.5, end - time.monotonic()))
             if local.launcher.finished.wait(pause):
                 break
+    keeper.save()
     return view
 
 

@@ -78,14 +78,17 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _coordinator(spec: RunSpec) -> Coordinator:
+    deployment = spec.deployment
     return Coordinator(
-        pipeline=spec.deployment.pipeline,
-        units=spec.deployment.replicas(),
+        pipeline=deployment.pipeline,
+        units=deployment.replicas(),
         policy=spec.policy,
         intervals={
-            segment.name: segment.batch_epochs * spec.deployment.epoch_s
-            for segment in spec.deployment.segments
+            segment.name: segment.batch_epochs * deployment.epoch_s
+            for segment in deployment.segments
         },
+        reads={segment.name: deployment.streams_read(segment) for segment in deployment.segments},
+        slack=2 * max((segment.batch_epochs for segment in deployment.segments), default=1),
     )
 
 

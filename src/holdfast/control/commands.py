@@ -69,6 +69,29 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PutFork:
+    """Put a fork on record, for its units to find. Repeating the command has no further effect."""
+
+    kind: Literal["put_fork"] = "put_fork"
+    cause: str
+    fork: int
+    units: tuple[Unit, ...]
+    silent: tuple[Unit, ...]
+    patience_s: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFork:
+    """Put the end of a fork on record. Repeating the command has no further effect."""
+
+    kind: Literal["end_fork"] = "end_fork"
+    cause: str
+    fork: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """All nodes are gone and the run was to end: exit."""
 
@@ -76,6 +99,6 @@ class Finish:
     cause: str
 
 
-Command: TypeAlias = Record | StartUnit | StopUnit | Dismiss | Fence | Finish
+Command: TypeAlias = Record | StartUnit | StopUnit | Dismiss | Fence | PutFork | EndFork | Finish
 NodeCommand: TypeAlias = StartUnit | StopUnit | Dismiss
 """Those that go to a node."""

@@ -2,10 +2,10 @@
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
 package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
-(phases), replication (followers), handover (heirs), placement (where). Each is given its own part
-of the state and an outlet for its own facts and commands; what it sees of another's is a Protocol
-in its own file. A shell feeds it events and the time; the simulator feeds the same code from a
-virtual world.
+(phases), replication (followers), handover (heirs), forking (tentative results), placement (where).
+Each is given its own part of the state and an outlet for its own facts and commands; what it sees
+of another's is a Protocol in its own file. A shell feeds it events and the time; the simulator
+feeds the same code from a virtual world.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import assert_never
 from holdfast.control import events as e
 from holdfast.control.commands import Command
 from holdfast.control.facts import Fact
+from holdfast.control.forking import Forking
 from holdfast.control.handover import HandoverLife
 from holdfast.control.membership import Membership
 from holdfast.control.outlet import Ledger, Moment
@@ -23,6 +24,7 @@ from holdfast.control.placement import Placement
 from holdfast.control.pool import Pool
 from holdfast.control.recovery import RecoveryLife
 from holdfast.control.replication import Replication
+from holdfast.control.residents import Residents
 from holdfast.control.run import RunLife
 from holdfast.control.state import State
 from holdfast.control.units import UnitLife
@@ -41,16 +43,21 @@ class Coordinator:
         units: tuple[UnitId, ...],
         policy: Policy | None = None,
         intervals: Mapping[str, float] | None = None,
+        reads: Mapping[str, tuple[str, ...]] | None = None,
+        slack: int = 2,
     ) -> None:
         """Args:
         pipeline: its name.
         units: what is to run, upstream first.
         policy: how failures are detected and answered.
         intervals: the batch interval of each segment, seconds.
+        reads: the segments that each segment reads, upstream first.
+        slack: epochs that a sink may lie behind another and have caught up with it.
         """
         self.policy = policy or Policy()
         self.units = units
         self.intervals = dict(intervals or {})
+        self._reads, self._slack = dict(reads or {}), slack
         self._last_event_at: float | None = None
         self._compose(State.new(pipeline))
 
@@ -83,10 +90,22 @@ class Coordinator:
             intervals=self.intervals,
             out=ledger,
         )
+        self.forks = Forking(
+            state=state.fork_state,
+            units=state.unit_state,
+            recoveries=state.recovery_state,
+            signs=vitals.unit_signs,
+            connections=vitals.node_signs,
+            run=state.run,
+            policy=self.policy.tentative,
+            reads=self._reads,
+            slack=self._slack,
+            out=ledger,
+        )
         self._membership = Membership(
             state=state.node_state,
             signs=vitals.node_signs,
-            units=self._units,
+            units=Residents(units=self._units, forks=self.forks),
             candidates=vitals.pool,
             run=state.run,
             policy=self.policy,
@@ -143,6 +162,7 @@ class Coordinator:
             case e.HandoverRequested():
                 self._handover.begin(moment, event)
             case e.LaunchOpened():
+                self.forks.opened(moment, anew=event.launch != self.state.run.launch)
                 self._run.open_launch(moment, event)
             case e.LauncherTroubled():
                 self._run.troubled(moment, event)
@@ -151,5 +171,7 @@ class Coordinator:
             case _:
                 assert_never(event)
         self._placement.place(moment)
+        if isinstance(event, e.Tick):
+            self.forks.look(moment)
         self._run.finish(moment)
         return self._out.take()

@@ -300,6 +300,74 @@ class StopBegan:
     cause: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkBegan:
+    """Units go on without an input that is gone, beside the exact ones that wait for it."""
+
+    kind: Literal["fork_began"] = "fork_began"
+    at: float
+    cause: str
+    fork: int
+    units: tuple[Unit, ...]
+    """Of the fork, upstream first."""
+    silent: tuple[Unit, ...]
+    """Exact units that are down."""
+    reason: str
+    fidelity: tuple[tuple[str, float], ...] = ()
+    """Sinks, each with the predicted share of the input that its tentative rows reflect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPlaced:
+    """A generation of a fork's unit belongs to the node of its exact unit."""
+
+    kind: Literal["fork_placed"] = "fork_placed"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    node: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkRunning:
+    """A generation of a fork's unit was seen to run."""
+
+    kind: Literal["fork_running"] = "fork_running"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkDown:
+    """A generation of a fork's unit ended, and the fork has not."""
+
+    kind: Literal["fork_down"] = "fork_down"
+    at: float
+    cause: str
+    unit: Unit
+    generation: int
+    failed: bool
+    """By itself; else with its node."""
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkEnded:
+    """A fork is over: what it delivered is replaced as exact results come."""
+
+    kind: Literal["fork_ended"] = "fork_ended"
+    at: float
+    cause: str
+    fork: int
+    reason: str
+    hopeless: bool = False
+    """It ended though its input is still gone: no other one begins before that is back."""
+
+
 # Each kind of fact is decided by one machine.
 RunFact: TypeAlias = Opened | TermBegan | Deployed | StopBegan | LaunchTrouble
 NodeFact: TypeAlias = NodeJoined | NodeLost | DomainLost
@@ -308,6 +376,14 @@ PlacementFact: TypeAlias = UnitPlaced | UnitWaiting
 ReplicaFact: TypeAlias = UnitPromoted
 RecoveryFact: TypeAlias = RecoveryBegan | RecoveryRestored | RecoveryCaughtUp
 HandoverFact: TypeAlias = HandoverBegan | UnitEnded
+ForkFact: TypeAlias = ForkBegan | ForkPlaced | ForkRunning | ForkDown | ForkEnded
 Fact: TypeAlias = (
-    RunFact | NodeFact | UnitFact | PlacementFact | ReplicaFact | RecoveryFact | HandoverFact
+    RunFact
+    | NodeFact
+    | UnitFact
+    | PlacementFact
+    | ReplicaFact
+    | RecoveryFact
+    | HandoverFact
+    | ForkFact
 )

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from holdfast.control.commands import Command, Dismiss, Fence, Finish, Record, StartUnit, StopUnit
+from holdfast.control.commands import (
+    Command,
+    Dismiss,
+    EndFork,
+    Fence,
+    Finish,
+    PutFork,
+    Record,
+    StartUnit,
+    StopUnit,
+)
 from holdfast.control.coordinator import Coordinator
-from holdfast.control.facts import UnitPlaced
+from holdfast.control.facts import ForkPlaced, UnitPlaced
 from holdfast.control.state import Recovery, State
 from holdfast.errors import CheckFailedError
 
@@ -30,6 +40,7 @@ def broken_rules(coordinator: Coordinator) -> list[str]:
         *_replicas(state),
         *_nodes(coordinator),
         *_recoveries(state),
+        *_forks(state),
         *_index(state),
         *_pool(coordinator),
         *_checks(coordinator),
@@ -64,13 +75,16 @@ def broken_commands(
                 if placed.generation <= known.get(str(placed.unit), 0):
                     broken.append(f"{placed.unit}: generation {placed.generation} is not new")
                 known[str(placed.unit)] = placed.generation
+            case Record(fact=ForkPlaced() as placed):
+                known[str(placed.unit)] = placed.generation
             case StartUnit():
-                unit = state.unit(command.unit)
+                unit = state.unit(command.unit) or state.fork_state.unit(command.unit)
                 if not vitals.is_connected(command.node):
                     broken.append(f"{command.unit} is started on {command.node}, not connected")
                 if unit is None or unit.node != command.node:
                     broken.append(f"{command.unit} is started where it is not placed")
-                if known.get(str(command.unit)) != command.generation:
+                recorded = known.get(str(command.unit), unit.generation if unit else 0)
+                if recorded != command.generation:
                     broken.append(f"{command.unit} is started before its placement is recorded")
             case StopUnit():
                 unit = state.unit(command.unit)
@@ -92,6 +106,14 @@ def broken_commands(
             case Finish():
                 if state.nodes or not state.run.stopping:
                     broken.append("the run is finished with nodes left")
+            case PutFork():
+                fork = state.fork_state.live
+                if fork is None or fork.number != command.fork:
+                    broken.append(f"fork {command.fork} is put on record and does not live")
+            case EndFork():
+                fork = state.fork_state.live
+                if fork is not None and fork.number == command.fork:
+                    broken.append(f"fork {command.fork} lives and is ended on record")
             case Record() | Dismiss():
                 pass
     return broken
@@ -150,6 +172,20 @@ def _recoveries(state: State) -> list[str]:
         if unit.phase == "held" and name in open_units:
             broken.append(f"{name} is held with an open recovery")
     return broken
+
+
+def _forks(state: State) -> Iterator[str]:
+    """What runs of a fork is on live nodes, and belongs to the one that lives."""
+    for fork in state.fork_state.forks[:-1]:
+        if fork.ended_at is None:
+            yield f"fork {fork.number} lives beside a later one"
+    live = state.fork_state.live
+    for name, unit in live.units.items() if live else ():
+        node = state.nodes.get(unit.node or "")
+        if unit.node is not None and (node is None or node.incarnation != unit.incarnation):
+            yield f"{name} is on {unit.node}, which is not live"
+        if name in state.units:
+            yield f"{name} of a fork passes for an exact unit"
 
 
 def _index(state: State) -> list[str]:

@@ -118,6 +118,38 @@ class RecoveryView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForkUnitView:
+    """One unit of a fork, on the node of its exact unit."""
+
+    unit: str
+    node: str | None
+    """None: its exact unit is on none, or it is about to be started again."""
+    generation: int
+    running: bool
+    epoch: int | None
+    """End epoch of its last batch; None until it has reported, and when the fork is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkView:
+    """Units that go on without an input that is gone; their results are tentative."""
+
+    fork: int
+    began_at: float
+    ended_at: float | None
+    """None: it lives."""
+    reason: str
+    """Why it began."""
+    why: str
+    """Why it ended; empty: it lives."""
+    silent: tuple[str, ...]
+    """Exact units that were down when it began."""
+    fidelity: Mapping[str, float]
+    """Sinks, each with the predicted share of the input that its tentative rows reflect."""
+    units: tuple[ForkUnitView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """Everything about a run at one moment."""
 
@@ -141,6 +173,8 @@ class RunView:
     """Of the coordinator that leads; every change of the leader is a new one."""
     coordinators: tuple[str, ...] = ()
     """The one that leads, and those that are ready to take over."""
+    forks: tuple[ForkView, ...] = ()
+    """Oldest first; at most the last one lives."""
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **_RUN.dump_python(self, mode="json", by_alias=True)}

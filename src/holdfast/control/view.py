@@ -7,7 +7,16 @@ import re
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.events import UnitReport
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
-from holdfast.control.status import NodeView, RecoveryView, RunStatus, RunView, UnitView
+from holdfast.control.state.fork_state import ForkRecord
+from holdfast.control.status import (
+    ForkUnitView,
+    ForkView,
+    NodeView,
+    RecoveryView,
+    RunStatus,
+    RunView,
+    UnitView,
+)
 
 _EXCEPTION = re.compile(r"(?:: )?[A-Za-z_][\w.$]*(Error|Exception|Interrupt|Exit)\b")
 """A line that names an exception; Java's, told through Python, begins with a colon."""
@@ -51,6 +60,30 @@ def view(
         timeline=tuple(state.timeline[-timeline:]),
         term=state.run.term,
         coordinators=(*filter(None, [state.run.coordinator]), *followers),
+        forks=tuple(_fork(coordinator, fork) for fork in state.fork_state.forks),
+    )
+
+
+def _fork(coordinator: Coordinator, fork: ForkRecord) -> ForkView:
+    reports = coordinator.forks.reports if fork.ended_at is None else {}
+    return ForkView(
+        fork=fork.number,
+        began_at=fork.began_at,
+        ended_at=fork.ended_at,
+        reason=fork.reason,
+        why=fork.why,
+        silent=tuple(map(str, fork.silent)),
+        fidelity=dict(fork.fidelity),
+        units=tuple(
+            ForkUnitView(
+                unit=name,
+                node=unit.node if fork.ended_at is None else None,
+                generation=unit.generation,
+                running=unit.running and fork.ended_at is None,
+                epoch=reports[name].epoch if name in reports else None,
+            )
+            for name, unit in fork.units.items()
+        ),
     )
 
 

@@ -11,12 +11,16 @@ exactly one output operator, whose name is the segment's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 KEY_GROUPS = 128
 """Rows are sharded by pmod(hash(key), KEY_GROUPS); see DESIGN, 'Key group'."""
+
+_FORK = re.compile(r"\+(\d+)")
+"""No operator has a plus in its name: what follows it is the number of a fork."""
 
 OutputMode = Literal["append", "upsert"]
 SegmentKind = Literal["source", "inner", "exporter"]
@@ -78,7 +82,8 @@ class UnitId:
 
     Units are named by the change that made them, so that no name is ever used twice for other
     content: `count.0#1` is shard 1 of `count` since its beginning. A unit may run in several
-    replicas, which share its records; `count.0#1~1` is the second of that unit.
+    replicas, which share its records; `count.0#1~1` is the second of that unit. A fork goes on
+    without some input beside a unit that waits for it; `count+3.0#1` is that unit in fork 3.
     """
 
     segment: str
@@ -93,6 +98,20 @@ class UnitId:
     def name(self) -> str:
         """The unit whose records all replicas share."""
         return f"{self.segment}.{self.change}#{self.shard}"
+
+    @property
+    def fork(self) -> int | None:
+        """The fork it belongs to; None: it computes exact results."""
+        return fork_number(self.segment)
+
+    @property
+    def exact(self) -> UnitId:
+        """The unit whose fork it is; itself, if it is none."""
+        return replace(self, segment=exact_name(self.segment))
+
+    def forked(self, fork: int) -> UnitId:
+        """The same unit in a fork."""
+        return UnitId(segment=f"{self.segment}+{fork}", shard=self.shard, change=self.change)
 
     @classmethod
     def parse(cls, text: str) -> UnitId:
@@ -114,8 +133,8 @@ class Deployment:
     """Operator name to a hash of its code and options: resuming with another is refused."""
 
     def segment(self, name: str) -> Segment:
-        """The segment of a stream, whichever of its paths is named (`score:rules`)."""
-        name = name.partition(":")[0]
+        """The segment of a stream, whichever of its paths (`score:rules`) or forks is named."""
+        name = exact_name(name.partition(":")[0])
         return next(segment for segment in self.segments if segment.name == name)
 
     def units(self) -> tuple[UnitId, ...]:
@@ -169,6 +188,17 @@ class Deployment:
             fingerprints=dict(data["fingerprints"]),
             segments=tuple(_segment(item) for item in data["segments"]),
         )
+
+
+def fork_number(name: str) -> int | None:
+    """The fork that a stream or unit belongs to, by its name; None: to none."""
+    found = _FORK.search(name)
+    return int(found[1]) if found else None
+
+
+def exact_name(name: str) -> str:
+    """A stream or unit without the fork it belongs to: `count.0#1` of `count+3.0#1`."""
+    return _FORK.sub("", name, count=1)
 
 
 def key_group_range(shard: int, shards: int) -> range:

@@ -16,7 +16,7 @@ from holdfast.control.status import RecoveryView, RunView
 from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.inject import WAIT_S, Injected, Injector
 from holdfast.faults.schedule import Schedule
-from holdfast.health.policy import Policy
+from holdfast.health.policy import Policy, Tentative
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.rundir.spec import RunSpec
@@ -54,6 +54,8 @@ class Campaign:
     epoch that closes it, for each stateful segment on its way."""
     ack_levels: int = 1
     """Levels of acknowledgement: with 2, any slice that is still to be read can be made again."""
+    tentative: Tentative = field(default_factory=Tentative)
+    """When results go on without an input that is gone; no tentative row may be left."""
     trim: bool = False
     """Trim what sources published as every run does; a copy is kept aside for the check. Faults
     begin when the first slices are trimmed."""
@@ -96,7 +98,7 @@ def run_campaign(
         app=campaign.app,
         host="spark",
         deployment=campaign.deployment,
-        policy=Policy(workers=campaign.nodes),
+        policy=Policy(workers=campaign.nodes, tentative=campaign.tentative),
         options={"keep_input": not campaign.trim, "ack_levels": campaign.ack_levels},
     )
     settings = LaunchSettings(

@@ -2,11 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.stall import StallPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tentative:
+    """When results are computed without an input that is gone, and for how long."""
+
+    after_s: float | None = None
+    """How long an input may be gone before what reads it goes on without it; None: for ever."""
+    at_once: tuple[str, ...] = ()
+    """Segments that nobody waits for: their recovery is predicted to take longer than that."""
+    most_s: float = 3600.0
+    """Age at which a fork ends, whatever it waits for."""
+    most_epochs: int = 100_000
+    """How far a fork may go ahead of the exact results, for which all input since is kept."""
+    fidelity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Sink to the predicted share of the input that its rows reflect, by the units that are missing
+    (their names in order, by blanks)."""
+
+    def predicted(self, sink: str, missing: Iterable[str]) -> float | None:
+        """The share of the input that a sink's rows reflect without some units; None: unknown.
+
+        Of more units than were planned for, the smallest share that any of them alone leaves.
+        """
+        known = self.fidelity.get(sink, {})
+        names = sorted(missing)
+        whole = known.get(" ".join(names))
+        if whole is not None or not names:
+            return 1.0 if whole is None else whole
+        return min((known[name] for name in names if name in known), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +84,7 @@ class Policy:
     """Units, the first to be placed first when several have failed; empty: upstream first."""
     follower_batches: int = 48
     """A follower further behind its leader is started again from a clone."""
+    tentative: Tentative = field(default_factory=Tentative)
     rejoin_s: float = 2.0
     """How long a lost replica stays away while another one goes on: its start takes the processor,
     which the survivor needs for what is due now."""

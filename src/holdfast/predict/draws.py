@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 
 import numpy as np
@@ -42,6 +42,7 @@ FAILURES = 40
 FEW = 4
 """Observations below which their median and 95th percentile say as much."""
 SEED = 17
+PART_95 = 0.95
 _NORMAL = NormalDist()
 _EDGE = 1e-6
 
@@ -69,6 +70,10 @@ class Drawn:
     """What it takes after that, whatever is in it."""
     work: FloatArray
     """The same per second of input."""
+
+    def at(self, positions: NDArray[np.int64]) -> Drawn:
+        """Those of some of the segments."""
+        return Drawn(**{one.name: getattr(self, one.name)[positions] for one in fields(self)})
 
     def load(self, interval_s: FloatArray, snapshots: FloatArray, logs: FloatArray) -> FloatArray:
         """Opening and loading state; `logs` is the share of changelogs since the snapshot."""
@@ -128,19 +133,42 @@ class Draws:
         warm = self._demands.machine.restore_warm.value
         return np.where(self._spare < missing, np.maximum(0.0, self._cold - warm), 0.0)
 
-    def least(self, missing: float) -> Least:
-        """What no failure stays below."""
+    def least(self, missing: float, hardest: int | None = None) -> Least:
+        """What segments take at least whose 95th percentile keeps a bound, as a sum of parts.
+
+        Of m failures all but a few keep such a bound. So what a segment takes in all of them
+        together is at most m - few bounds and what it takes in the few; and that is at most the sum
+        of what its parts take at most. What is left, per bound, adds up over parts. It holds for
+        any m failures; `hardest` takes those whose building may begin last.
+        """
+        ready = self.detection + self.session(missing)
+        here = np.argsort(-ready, kind="stable")[: hardest or self.failures]
+
+        def low(table: FloatArray) -> FloatArray:
+            return _within_all_but_few(table[..., here], self.passing)
+
         planned = self._demands.member[:, PLANNING] > 0
-        first = np.where(planned, 0.0, self._own[FIRST].min(axis=1))
-        rest = sum(self._own[name].min(axis=1) for name in (BUILD, LOAD, FIXED))
+        first = np.where(planned, 0.0, low(self._own[FIRST]))
+        rest = sum(low(self._own[name]) for name in (BUILD, LOAD, FIXED))
         return Least(
-            ready=float((self.detection + self.session(missing)).min()),
-            start=self._start.min(axis=1),
-            thread=self._thread.min(axis=1),
+            ready=float(low(ready)),
+            start=low(self._start),
+            thread=low(self._thread),
             once=np.asarray(first + rest),
-            work=self._own[WORK].min(axis=1),
-            logs=float(self.logs.min()),
+            work=low(self._own[WORK]),
+            logs=float(low(self.logs)),
         )
+
+    @property
+    def passing(self) -> int:
+        """How many failures may break a bound that holds for the 95th percentile."""
+        return self.failures - 1 - math.floor((self.failures - 1) * PART_95)
+
+    def subsets(self, missing: float) -> tuple[int, ...]:
+        """Numbers of hardest failures worth asking `least` for."""
+        cold = int((self._spare < missing).sum())
+        wanted = {cold, self.failures // 4, self.failures // 2, self.failures}
+        return tuple(sorted(m for m in wanted if m > self.passing))
 
     def of(self, parts: Sequence[Sequence[int]]) -> Drawn:
         """What segments take, given by their operators, the output operator last."""
@@ -192,6 +220,14 @@ class Draws:
         """One number from 0 to 1 per failure, one in each of as many equal parts."""
         place = self._rng.permutation(self.failures) + self._rng.random(self.failures)
         return np.asarray(np.clip(place / self.failures, _EDGE, 1.0 - _EDGE))
+
+
+def _within_all_but_few(table: FloatArray, few: int) -> FloatArray:
+    """Over the last axis: what is left of a sum without the largest, per member that is left."""
+    count = table.shape[-1]
+    most = table.max(axis=-1)
+    mean = (table.sum(axis=-1) - few * most) / (count - few)
+    return np.asarray(np.maximum(mean, 0.0))
 
 
 def _start(machine: MachineStatistics) -> Measure:

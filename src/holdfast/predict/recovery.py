@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
+from holdfast.predict.alone import alone
 from holdfast.predict.demand import CPU_BATCH, CPU_RATE, CPU_SNAPSHOT, FIXED, WORK, Demands
 from holdfast.predict.draws import Drawn, Draws
 from holdfast.predict.losses import Loss, Paced, lose, never, percentile
@@ -54,6 +55,7 @@ from holdfast.topology.boundaries import forced_boundaries
 from holdfast.topology.graph import Storage, Topology, per_operator
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 PHASE_P95 = 0.95
 """The share of failures that a bound is to hold for."""
@@ -303,8 +305,6 @@ class RecoveryModel:
         snapshots = _snapshots(segments)
         machine = self.machine
         floor = max(machine.batch_floor.value, 1e-9)
-        known = self.statistics.operators
-        names = [operator.name for operator in self.topology.operators]
         return Paced(
             drawn=drawn,
             inputs=tuple(map(tuple, inputs)),
@@ -319,10 +319,7 @@ class RecoveryModel:
             results=tuple(self._results(segments)),
             replicated=tuple(segment.replicated for segment in segments),
             failover_s=float(failover_p95(stretch)),
-            one_interval=tuple(
-                any(names[v] in known and known[names[v]].one_epoch_per_batch for v in part)
-                for part in parts
-            ),
+            one_interval=tuple(self._one_interval(part) for part in parts),
         )
 
     def floors(self, parts: Sequence[Sequence[int]], spares: int) -> Floors:
@@ -331,7 +328,11 @@ class RecoveryModel:
             draws=self.draws,
             drawn=self.draws.of(parts),
             ready=self.draws.detection + self.draws.session(self.missing(spares)),
+            one_interval=np.array([self._one_interval(part) for part in parts]),
         )
+
+    def _one_interval(self, part: Sequence[int]) -> bool:
+        return any(self.demands.given[v].one_epoch_per_batch for v in part)
 
     def _results(self, segments: Sequence[SegmentPlan]) -> list[int]:
         """Segments whose output somebody reads."""
@@ -346,6 +347,29 @@ class Floors:
     draws: Draws
     drawn: Drawn
     ready: FloatArray
+    one_interval: NDArray[np.bool_]
+
+    def at(self, positions: IntArray) -> Floors:
+        """Those of some of the segments."""
+        return replace(
+            self, drawn=self.drawn.at(positions), one_interval=self.one_interval[positions]
+        )
+
+    def alone_p95(
+        self, interval_s: float, snapshots: int, *, longest_s: float, stretch: float
+    ) -> FloatArray:
+        """The 95th percentile of what they take if nothing else is lost: no floor."""
+        found = alone(
+            self.drawn,
+            self.draws,
+            ready=self.ready,
+            interval_s=interval_s,
+            snapshots=snapshots,
+            longest_s=longest_s,
+            stretch=stretch,
+            one_interval=self.one_interval,
+        )
+        return percentile(found.T, 95.0)
 
     def p95(self, interval_s: float, snapshots: int) -> FloatArray:
         """The 95th percentile at one batch interval and one number of batches per snapshot."""

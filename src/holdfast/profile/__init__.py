@@ -12,12 +12,14 @@ def profile(
     seconds: float,
     *,
     quick: bool = False,
+    thorough: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Statistics:
     """Run an application for so long and measure it and the machine; see docs/concepts/profile.md.
 
-    `quick` takes what concerns the machine from an earlier profile. Progress is told to `say`.
+    What concerns the machine comes from an earlier profile if there is one; `quick` never measures
+    it, `thorough` always does, and takes more care. Progress is told to `say`.
     """
     from holdfast.profile.launch import measure  # noqa: PLC0415 - estimates need no Spark
 
-    return measure(app, seconds, quick=quick, say=say or (lambda _: None))
+    return measure(app, seconds, quick=quick, thorough=thorough, say=say or (lambda _: None))

@@ -32,7 +32,8 @@ def main() -> None:
     parser.add_argument("app")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--thorough", action="store_true")
+    parser.add_argument("--machine", action="store_true")
     parser.add_argument("--takeovers", action="store_true")
     args = parser.parse_args()
     # Whatever a user's function prints must not get between our lines.
@@ -55,7 +56,8 @@ def main() -> None:
         work = Work(
             pipeline=load_pipeline(args.app),
             seconds=args.seconds,
-            quick=args.quick,
+            thorough=args.thorough,
+            machine=args.machine,
             folder=args.folder,
         )
         found = measure_on_spark(work, lambda text: tell(say=text))

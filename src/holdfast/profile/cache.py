@@ -40,6 +40,11 @@ def machine_path() -> Path:
     return cache_folder() / f"machine-{hashlib.sha256(words.encode()).hexdigest()[:16]}.json"
 
 
+def is_known() -> bool:
+    """Whether this machine was profiled before."""
+    return machine_path().exists()
+
+
 def save_machine(machine: MachineStatistics) -> Path:
     """Keep a machine's numbers."""
     path = machine_path()

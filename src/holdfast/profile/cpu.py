@@ -38,6 +38,27 @@ class CpuMeter:
         return self.seconds() + time.process_time()
 
 
+class Elsewhere:
+    """How many cores other processes than ours keep busy, from its making on."""
+
+    def __init__(self) -> None:
+        self._meter = CpuMeter()
+        self._began = time.monotonic()
+        self._busy, self._own = _busy_s(), self._meter.with_own()
+
+    def cores(self) -> float:
+        """In the mean so far; a little below 0 if the system counts ticks otherwise."""
+        passed = max(time.monotonic() - self._began, 1e-9)
+        busy, own = _busy_s() - self._busy, self._meter.with_own() - self._own
+        return (busy - own) / passed
+
+
+def _busy_s() -> float:
+    """CPU seconds of everything on this machine."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
 def sessions_cpu(sessions: Iterable[int]) -> float:
     """CPU seconds of process sessions; ended children of living processes included."""
     total = 0.0

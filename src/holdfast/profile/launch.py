@@ -12,14 +12,15 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.predict.statistics import Statistics, parse_statistics
-from holdfast.profile.cache import cores, save_machine
+from holdfast.profile.cache import cores, is_known, save_machine
 from holdfast.profile.recoveries import measure_recoveries
 from holdfast.profile.taken import Takeover, with_takeovers
 from holdfast.rundir.application import absolute_app
@@ -28,17 +29,28 @@ from holdfast.runtime.node.processes import LAUNCH_VARIABLE, kill_session
 Say = Callable[[str], None]
 
 
-def measure(app: str, seconds: float, *, quick: bool, say: Say) -> Statistics:
-    """Profile an application; what was measured of the machine is kept for quick profiles."""
+def measure(
+    app: str, seconds: float, *, quick: bool, thorough: bool = False, say: Say
+) -> Statistics:
+    """Profile an application; what was measured of the machine is kept for later profiles."""
+    began = time.monotonic()
     busy = os.getloadavg()[0]
-    if busy > cores() / 2 and not quick:
+    if busy > cores() / 2:
         say(f"this machine is busy (load average {busy:.1f}): durations will come out too long")
+    machine_too = thorough or not (quick or is_known())
+    if machine_too and not thorough:
+        say("this machine is not known yet: measuring it takes some minutes more, once")
     with tempfile.TemporaryDirectory(prefix="holdfast-profile-") as name:
         folder = Path(name)
         target = absolute_app(app)
-        found = _statistics(_apart(target, seconds, folder, quick=quick, say=say))
+        options = [
+            *(["--thorough"] if thorough else []),
+            *(["--machine"] if machine_too else []),
+        ]
+        found = _statistics(_apart(target, seconds, folder, options, say=say))
         found = with_takeovers(found, _watched(target, folder, say))
-        if quick:
+        say(f"profiled in {time.monotonic() - began:.0f} s")
+        if not machine_too:
             return found
         machine = measure_recoveries(found.machine, folder / "recoveries", say=say)
         save_machine(machine)
@@ -52,7 +64,7 @@ def _statistics(message: Mapping[str, Any]) -> Statistics:
 def _watched(app: str, folder: Path, say: Say) -> list[Takeover]:
     """Takeovers on a spare; none if that fails: what was measured before is still good."""
     try:
-        found = _apart(app, 0.0, folder, takeovers=True, say=say)
+        found = _apart(app, 0.0, folder, ["--takeovers"], say=say)
     except (BadInputError, CheckFailedError) as error:
         say(f"takeovers could not be watched: {error}")
         return []
@@ -63,9 +75,8 @@ def _apart(
     app: str,
     seconds: float,
     folder: Path,
+    options: Sequence[str],
     *,
-    quick: bool = False,
-    takeovers: bool = False,
     say: Say,
 ) -> Mapping[str, Any]:
     """What a process of its own answers."""
@@ -73,8 +84,7 @@ def _apart(
     command = [
         *(sys.executable, "-m", "holdfast.profile", app),
         *("--seconds", str(seconds), "--folder", str(folder)),
-        *(["--quick"] if quick else []),
-        *(["--takeovers"] if takeovers else []),
+        *options,
     ]
     scratch = folder / "scratch"
     scratch.mkdir(exist_ok=True)

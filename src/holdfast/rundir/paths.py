@@ -1,6 +1,8 @@
 """Names of what a run and its processes keep; units and the slice log are in `layout`.
 
 RUN/run.json           what runs: application, host, deployment, policy
+RUN/plan.json          the plan that runs, if it runs by one
+RUN/learned.json       latest samples of batches and recoveries, which refine the plan's numbers
 RUN/coordinator.json   where the coordinator that leads listens (0600)
 RUN/coordinator/       terms/, journal.TERM, and cN.out: what each coordinator process writes
 RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
@@ -18,6 +20,8 @@ from holdfast.rundir.layout import ORIGIN, SCHEMAS
 from holdfast.storage import open_storage
 
 SPEC = "run.json"
+PLAN = "plan.json"
+LEARNED = "learned.json"
 ENDPOINT = "coordinator.json"
 _JOURNAL = re.compile(r"journal(?:\.(\d+))?")
 _TEMPORARY = re.compile(r".+\.\d+\.tmp")
@@ -92,7 +96,7 @@ def processes_path(run_dir: Path) -> Path:
 def own_places(run_dir: Path) -> tuple[Path, ...]:
     """Everything in a run directory that a run keeps for itself: no place for results."""
     folders = ("streams", "units", "checkpoints", "kept", "tables", "coordinator")
-    files = (ENDPOINT, SPEC, ORIGIN, SCHEMAS)
+    files = (ENDPOINT, SPEC, PLAN, LEARNED, ORIGIN, SCHEMAS)
     return (
         *(run_dir / name for name in (*folders, *files)),
         nodes_folder(run_dir),

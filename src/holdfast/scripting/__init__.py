@@ -136,8 +136,10 @@ def plan(
     return ShownPlan(plan=result, topology=topology, grounds=said)
 
 
-def profile(app: App, *, duration: str | float = "60s", quick: bool = False) -> Statistics:
-    """Measure a pipeline and this machine, and keep it where `plan` finds it."""
+def profile(
+    app: App, *, duration: str | float = "20s", quick: bool = False, thorough: bool = False
+) -> Statistics:
+    """Measure a pipeline, and this machine if it is not known; kept where `plan` finds it."""
     from holdfast.cli.profile import profile as command  # noqa: PLC0415 - as above
     from holdfast.cli.profiles import profile_path  # noqa: PLC0415 - as above
     from holdfast.predict.statistics import load_statistics  # noqa: PLC0415 - as above
@@ -145,7 +147,8 @@ def profile(app: App, *, duration: str | float = "60s", quick: bool = False) -> 
     pipeline = _pipeline(app)
     out = profile_path(_place(app), pipeline.name)
     out.parent.mkdir(exist_ok=True)
-    _call(command, app=_file(app), duration=_text(duration), out=out, quick=quick)
+    options = {"quick": quick, "thorough": thorough}
+    _call(command, app=_file(app), duration=_text(duration), out=out, **options)
     return load_statistics(out)
 
 

@@ -10,11 +10,14 @@ from holdfast.deployment.framing import frame, unframe
 from holdfast.deployment.slicefiles import slice_file
 from holdfast.errors import CorruptLogError
 from holdfast.streams.records import (
+    Branch,
     Change,
     Child,
     Claim,
     Closing,
     Floor,
+    Fork,
+    ForkEnd,
     Range,
     Record,
     Repair,
@@ -43,9 +46,14 @@ KINDS: dict[str, Callable[..., Record]] = {
         Skip,
         Claim,
         Term,
+        Fork,
+        ForkEnd,
+        Branch,
         Floor,
     )
 }
+_LISTS = ("left_out", "missing", "silent", "units")
+"""Fields that hold names."""
 
 
 def encode(record: Record) -> bytes:
@@ -79,6 +87,9 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
+    for name in _LISTS:
+        if name in data:
+            data[name] = tuple(data[name])
     if kind == Restart.kind:
         data["changes"] = tuple(_build(Change.kind, item) for item in data["changes"])
     if isinstance(data.get("rows"), dict):

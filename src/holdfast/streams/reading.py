@@ -434,10 +434,7 @@ class Reading:
         log = yield from self._log_after(unit, after, limit)
         found = [item for item in log.slices if item.upto <= limit]
         for item in found:
-            if item.after < after:
-                raise ProtocolError(
-                    f"{unit}: slice ({item.after}, {item.upto}] lies across epoch {after}"
-                )
+            self._check_across(unit, item, after)
         seal = log.seal
         if seal is not None and seal.how == "run" and _end(seal) < limit:
             stream = stream_of(unit)
@@ -445,6 +442,13 @@ class Reading:
             for child in following.children:
                 found += yield from self._gather(child.unit, max(after, _end(seal)), limit, seen)
         return found
+
+    def _check_across(self, unit: str, item: Slice, after: int) -> None:
+        """Batches end at ends, so no slice lies across the position of a reader."""
+        if item.after < after:
+            raise ProtocolError(
+                f"{unit}: slice ({item.after}, {item.upto}] lies across epoch {after}"
+            )
 
 
 def counting_bases(known: list[tuple[Change, Closing | None]]) -> list[tuple[Change, int | None]]:

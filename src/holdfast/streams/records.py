@@ -109,6 +109,8 @@ class Range:
     after reading, and stands in its slice."""
     source: Any = None
     """A source's own position after the batch."""
+    left_out: tuple[str, ...] = ()
+    """Of a fork: logs of its inputs taken for empty, so that a redo leaves out the same."""
     writer: str = ""
 
 
@@ -154,6 +156,10 @@ class Slice:
     generation: int = 0
     """Who made it, for people and for measuring; nothing depends on it."""
     spark_batch: int = -1
+    missing: tuple[str, ...] = ()
+    """Of a fork: units without whose output these rows, or the state they come from, were made."""
+    fidelity: float | None = None
+    """Of a fork: the predicted share of the input that its rows reflect; None: not known."""
     writer: str = ""
 
     def same_content(self, other: Slice) -> bool:
@@ -259,6 +265,55 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """Units that go on without some of their input, beside the exact ones that wait for it."""
+
+    kind: ClassVar[str] = "fork"
+
+    number: int
+    units: tuple[str, ...]
+    """Its units (`count+3.0#1`), upstream first; who reads a stream of theirs reads it of them."""
+    silent: tuple[str, ...]
+    """Exact units that were down when it began; nobody waits for what they make."""
+    patience_s: float = 0.0
+    """How long an input that falls silent later is waited for."""
+    reason: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkEnd:
+    """Ends a fork: none of its units goes on past it."""
+
+    kind: ClassVar[str] = "fork-end"
+
+    number: int
+    reason: str = ""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """Where a unit of a fork leaves its exact unit: with the state of which commit."""
+
+    kind: ClassVar[str] = "branch"
+
+    unit: str
+    number: int = 0
+    batch: int
+    """The first batch that it runs itself; all below are committed in the state it begins with."""
+    epoch: int
+    """End of the batch before; what the exact unit published up to there is the fork's as well."""
+    decided: int
+    """The first batch that it may cut as it likes: up to there the exact unit has recorded ranges,
+    which others may have read."""
+    watermark_us: int | None = None
+    generation: int = 0
+    """Whose clone of the exact unit's checkpoint it begins with."""
+    writer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
     """What of a sequence is trimmed: all numbers below `number`, all slices up to `epoch`."""
 
@@ -269,5 +324,19 @@ class Floor:
 
 
 Record: TypeAlias = (
-    Change | Restart | Range | Turn | Slice | Repair | Seal | Closing | Skip | Claim | Term | Floor
+    Change
+    | Restart
+    | Range
+    | Turn
+    | Slice
+    | Repair
+    | Seal
+    | Closing
+    | Skip
+    | Claim
+    | Term
+    | Fork
+    | ForkEnd
+    | Branch
+    | Floor
 )

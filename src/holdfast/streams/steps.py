@@ -111,5 +111,11 @@ def claims(unit: str, replica: int) -> str:
     return f"{unit}/claims-{replica}"
 
 
+def branches(unit: str) -> str:
+    return f"{unit}/branch"
+
+
 TERMS = "coordinator/terms"
+FORKS = "coordinator/forks"
+FORK_ENDS = "coordinator/fork-ends"
 RESTARTS = "run/restarts"

@@ -8,7 +8,8 @@ run was stopped in the middle, this is what must hold:
   epoch the delivered rows reflect the sources, whose slices up to there, and none beyond, are
   reflected exactly once;
 - a row with `closes` is due when the watermark of the last delivered slice has passed that column;
-- the exporter's last batch may have been delivered or not, as a whole: both are right.
+- the exporter's last batch may have been delivered or not, as a whole: both are right;
+- no tentative row is left of what exact rows have replaced.
 
 For generated sources the kept rows and the late ones together must be what the generator makes, so
 that a loss at the source is found too.
@@ -19,13 +20,13 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError
 from holdfast.verify.claims import Claims, MadeRows, ParquetFolder, Row, SinkClaim
-from holdfast.verify.compare import Canonical, Difference, canonical, compare
+from holdfast.verify.compare import EXAMPLES, Canonical, Difference, canonical, compare
 from holdfast.verify.sinks import SinkContent, read_sink
 from holdfast.verify.slice_log import (
     Delivered,
@@ -38,6 +39,7 @@ from holdfast.verify.slice_log import (
     kept_slices,
     late_rows,
 )
+from holdfast.verify.tentative import left_over
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -230,6 +232,13 @@ def _check_sink(run_dir: Path, sink: SinkClaim, kept: _Input) -> Finding:
         difference = _compare_states(states, content, sink.key)
     else:
         difference = compare(content.rows, now if certain else before, now)
+    stays = left_over(run_dir, sink.place, progress.upto if certain else progress.upto_before)
+    if stays:
+        difference = replace(
+            difference,
+            unexpected=difference.unexpected + len(stays),
+            examples=(*difference.examples, *stays[:EXAMPLES]),
+        )
     return Finding(
         name=sink.name,
         kind="sink",

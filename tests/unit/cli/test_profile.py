@@ -13,6 +13,7 @@ from holdfast.cli import app
 from holdfast.cli import profile as command
 from holdfast.errors import BadInputError
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, parse_statistics
+from holdfast.topology.graph import Edge, Operator, Topology
 
 pytestmark = pytest.mark.unit
 
@@ -28,20 +29,27 @@ FOUND = Statistics(
     },
 )
 
+TOPOLOGY = Topology(
+    name="words",
+    operators=(Operator(name="split"), Operator(name="count")),
+    edges=(Edge(source="split", target="count"),),
+    rates={"split": 50.0},
+)
+
 
 @pytest.fixture
 def measured(monkeypatch):
     """A profile that takes no time; notes what it was asked for."""
     asked = []
 
-    def measure(app, seconds, *, quick, say):
+    def measure(app, seconds, *, quick, thorough, say):
         asked.append((app, seconds, quick))
         say("running")
         return FOUND
 
     monkeypatch.setattr("holdfast.profile.profile", measure)
     monkeypatch.setattr("holdfast.runtime.spark.start.prepare.prepare", lambda say: None)
-    found = SimpleNamespace(name="counts")
+    found = SimpleNamespace(name="counts", topology=lambda: TOPOLOGY)
     monkeypatch.setattr("holdfast.cli.check.sound_pipeline", lambda app, say: found)
     return asked
 
@@ -84,13 +92,21 @@ def test_the_file_can_be_planned_with(measured, tmp_path):
 
 
 def test_a_time_can_be_given(measured):
-    """--for is understood as everywhere."""
-    assert CliRunner().invoke(app, ["profile", "a.py", "--for", "2min"]).exit_code == 0
+    """--for is understood as everywhere; what the promise hangs on is told."""
+    result = CliRunner().invoke(app, ["profile", "a.py", "--for", "2min"])
+    assert result.exit_code == 0, result.output
+    assert "hangs on" in result.output
     assert measured == [("a.py", 120.0, False)]
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--for", "soon"], ["--for", "0s"], ["-o", "/no/such/place/s.json"]]
+    "arguments",
+    [
+        ["--for", "soon"],
+        ["--for", "0s"],
+        ["-o", "/no/such/place/s.json"],
+        ["--quick", "--thorough"],
+    ],
 )
 def test_what_cannot_work_is_refused_at_once(measured, arguments):
     """Nothing is run for a profile that could not be kept."""

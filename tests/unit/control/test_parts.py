@@ -24,6 +24,7 @@ KINDS = {
     "replication": f.ReplicaFact,
     "recovery": f.RecoveryFact,
     "handover": f.HandoverFact,
+    "forking": f.ForkFact,
 }
 COMMANDS = {
     "run": {"Finish"},
@@ -33,6 +34,7 @@ COMMANDS = {
     "replication": set(),
     "recovery": set(),
     "handover": set(),
+    "forking": {"StartUnit", "StopUnit", "PutFork", "EndFork"},
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
 MODULES = {
@@ -43,6 +45,7 @@ MODULES = {
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
+    "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
 NAMES = {
@@ -57,6 +60,8 @@ NAMES = {
     ("replication", "state.unit_state"): {"UnitRecord"},
     ("replication", "state.node_state"): {"NodeRecord"},
     ("replication", "pool"): {"Elsewhere"},
+    ("forking", "state.recovery_state"): {"Recovery"},
+    ("forking", "state.unit_state"): {"UnitRecord"},
     ("placement", "units"): {"start_command"},
     ("placement", "state.unit_state"): {"UnitRecord"},
 }
@@ -65,6 +70,7 @@ PARTS = (
     "state/node_state.py",
     "state/unit_state.py",
     "state/recovery_state.py",
+    "state/fork_state.py",
 )
 
 

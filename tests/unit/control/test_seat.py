@@ -1,11 +1,17 @@
 """The leader's seat on real files: terms are claimed once, journals go from hand to hand."""
 
+from dataclasses import replace
+
 import pytest
 
+from holdfast.control.commands import EndFork, PutFork
 from holdfast.control.facts import Opened, TermBegan
 from holdfast.control.shell.journal import HEADER, encode, read
 from holdfast.control.shell.seat import DeposedError, Seat, newest_term
+from holdfast.deployment import UnitId
 from holdfast.rundir.paths import journal_path, journals
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.fork import ForkSteps, find_fork
 
 pytestmark = pytest.mark.unit
 
@@ -87,3 +93,29 @@ def test_nothing_is_decided_without_a_term(tmp_path):
     """One that never led cannot write."""
     with pytest.raises(DeposedError, match="no term"):
         seat(tmp_path, "a").decide([opened("L")])
+
+
+def test_forks_are_put_where_units_look_for_them(tmp_path):
+    """The record of a fork, and its end; giving the command again changes nothing."""
+    seat = Seat(tmp_path, pipeline="p", holder="c0")
+    seat.take()
+    put = PutFork(
+        cause="e",
+        fork=1,
+        units=(UnitId.parse("count+1.0#0"),),
+        silent=(UnitId.parse("lines.0#1"),),
+        patience_s=2.0,
+        reason="gone",
+    )
+    seat.keep(put)
+    seat.keep(replace(put, reason="again"))
+    log = SliceLog(tmp_path)
+    found = log.run(find_fork(1))
+    assert found is not None
+    assert (found.units, found.silent) == (("count+1.0#0",), ("lines.0#1",))
+    assert found.reason == "gone"
+    steps = ForkSteps(found, "count+1.0#0")
+    assert log.run(steps.ended()) is None
+    seat.keep(EndFork(cause="e", fork=1, reason="caught up"))
+    assert log.run(steps.ended()).reason == "caught up"
+    seat.leave()

@@ -52,6 +52,9 @@ class FakeNode:
 class World:
     """The coordinator under test and the nodes it commands."""
 
+    reads: dict[str, tuple[str, ...]] | None = None
+    """Segment to those that it reads; None: no matter."""
+
     def __init__(self, units=(A, B), policy=POLICY, launch="L1", open_=True):
         self.units = units
         self.policy = policy
@@ -61,9 +64,12 @@ class World:
         self.nodes: dict[str, FakeNode] = {}
         self.log: dict[UnitId, int] = dict.fromkeys(units, -1)
         self.launch = launch
-        self.coordinator = Coordinator(pipeline="p", units=units, policy=policy)
+        self.coordinator = self.new_coordinator()
         if open_:
             self.do(e.LaunchOpened(cause=self.cause(), launch=launch))
+
+    def new_coordinator(self):
+        return Coordinator(pipeline="p", units=self.units, policy=self.policy, reads=self.reads)
 
     def cause(self):
         self.count += 1
@@ -137,11 +143,10 @@ class World:
         fake = self.nodes[node]
         for unit, report in list(fake.units.items()):
             if report.state == "starting":
-                fake.units[unit] = replace(
-                    report, state="running", epoch=self.log[unit], batch=self.log[unit]
-                )
+                log = self.log.setdefault(unit, -1)
+                fake.units[unit] = replace(report, state="running", epoch=log, batch=log)
             elif report.state == "running":
-                self.log[unit] += 1
+                self.log[unit] = self.log.get(unit, -1) + 1
                 fake.units[unit] = replace(
                     report, epoch=self.log[unit], batch=self.log[unit], waiting=0
                 )
@@ -181,7 +186,7 @@ class World:
 
     def restart_coordinator(self):
         """Kill the coordinator and start one from the journal."""
-        self.coordinator = Coordinator(pipeline="p", units=self.units, policy=self.policy)
+        self.coordinator = self.new_coordinator()
         self.coordinator.replay(None, self.journal)
         for fake in self.nodes.values():
             fake.connected = False
@@ -223,6 +228,10 @@ def acts(commands):
                 short.append(("dismiss", command.node, command.reason))
             case c.Fence():
                 short.append(("fence", command.node, command.pid))
+            case c.PutFork():
+                short.append(("put fork", command.fork))
+            case c.EndFork():
+                short.append(("end fork", command.fork))
             case c.Finish():
                 short.append(("finish",))
     return short

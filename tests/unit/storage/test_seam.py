@@ -38,6 +38,7 @@ LISTED = {
         "tempfile.TemporaryDirectory write_bytes",
         MACHINE,
     ),
+    "cli/help.py": ("exists", INPUT),
     "cli/init.py": ("exists mkdir read_text write_text", INPUT),
     "cli/plan.py": ("exists write_text", INPUT),
     "cli/profile.py": ("is_dir mkdir os.access replace write_text", INPUT),
@@ -60,7 +61,7 @@ LISTED = {
     "faults/schedule.py": ("read_text", INPUT),
     "inputs.py": ("read_bytes st_size stat", INPUT),
     "pipeline/load.py": ("is_file", INPUT),
-    "profile/cache.py": ("mkdir replace st_mtime stat write_text", MACHINE),
+    "profile/cache.py": ("exists mkdir replace st_mtime stat write_text", MACHINE),
     "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
     "rundir/application.py": ("is_file", INPUT),
     "rundir/endpoint.py": ("os.open read_text replace unlink", CONTROL),
@@ -101,9 +102,12 @@ LISTED = {
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/units/life.py": ("iterdir read_text", MACHINE),
     "runtime/units/exporters.py": (
-        "glob mkdir open os.fsync os.link sqlite3.connect sync_folder unlink",
+        "glob mkdir open os.fsync os.link sync_folder unlink",
         SINK,
     ),
+    "runtime/units/superseded.py": ("is_dir iterdir sync_folder unlink", SINK),
+    "runtime/units/tables.py": ("sqlite3.connect", SINK),
+    "runtime/units/tentative.py": ("mkdir open os.fsync os.link sync_folder unlink", SINK),
     "runtime/units/files.py": (
         "is_file os.listdir os.scandir st_mtime_ns st_size stat",
         INPUT,
@@ -127,6 +131,7 @@ LISTED = {
     "verify/keep.py": ("mkdir shutil.copyfile", APART),
     "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
     "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
+    "verify/tentative.py": ("is_dir is_file iterdir sqlite3.connect", APART),
 }
 
 PATH_METHODS = {

@@ -10,11 +10,14 @@ from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import CorruptLogError
 from holdfast.streams.codec import KINDS, decode, encode
 from holdfast.streams.records import (
+    Branch,
     Change,
     Child,
     Claim,
     Closing,
     Floor,
+    Fork,
+    ForkEnd,
     Range,
     Repair,
     Restart,
@@ -70,6 +73,9 @@ RECORDS = [
     Skip(unit="count.0#0", number=6, rows={"lines": (4, 9)}, reason="not a number"),
     Claim(unit="count.0#0", replica=1, number=3, writer="w"),
     Term(number=4, holder="c1"),
+    Fork(number=3, units=("count+3.0#0",), silent=("lines.0#1",), patience_s=2.0, reason="gone"),
+    ForkEnd(number=3, reason="the exact results have caught up"),
+    Branch(unit="count+3.0#0", batch=7, epoch=9, decided=8, watermark_us=5, generation=2),
     Floor(number=12, epoch=40),
 ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from holdfast.control import tenure
+from holdfast.control.commands import EndFork, PutFork
 from holdfast.control.facts import Fact
 from holdfast.control.shell.journal import Journal, Replay, read
 from holdfast.control.state import State
@@ -19,7 +20,8 @@ from holdfast.rundir.layout import member
 from holdfast.rundir.paths import journal_path, journals
 from holdfast.storage import open_storage
 from holdfast.streams import codec, steps
-from holdfast.streams.records import Record, Term
+from holdfast.streams.fork import end_fork, put_fork
+from holdfast.streams.records import Fork, ForkEnd, Record, Term
 from holdfast.streams.term import Terms
 
 
@@ -74,6 +76,23 @@ class Seat:
         """Raise DeposedError if a newer term has begun."""
         if self.newest() > self.term:
             raise DeposedError(f"term {self.term} is over, {self.newest()} has begun")
+
+    def keep(self, command: PutFork | EndFork) -> None:
+        """Put a fork or its end on record; whoever came first decides what it is."""
+        writer = self._terms.holder
+        if isinstance(command, PutFork):
+            fork = Fork(
+                number=command.fork,
+                units=tuple(map(str, command.units)),
+                silent=tuple(map(str, command.silent)),
+                patience_s=command.patience_s,
+                reason=command.reason,
+                writer=writer,
+            )
+            steps.drive(put_fork(fork), self._execute)
+        else:
+            end = ForkEnd(number=command.fork, reason=command.reason, writer=writer)
+            steps.drive(end_fork(end), self._execute)
 
     def compact_if_long(self, state: State) -> None:
         if self._journal is not None:

@@ -239,6 +239,8 @@ class Shell:
                 peer = self._nodes.get(node.incarnation) if node is not None else None
                 if peer is not None:
                     peer.send(codec.order_to_json(self._seat.term, command))
+            case c.PutFork() | c.EndFork():
+                self._seat.keep(command)
             case c.Dismiss():
                 peer = self._nodes.get(command.incarnation)
                 if peer is not None:

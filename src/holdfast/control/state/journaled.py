@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from holdfast.control.events import Unit
 from holdfast.control.facts import Fact
+from holdfast.control.state.fork_state import ForkRecord, ForkState
 from holdfast.control.state.node_state import NodeRecord, NodeState
 from holdfast.control.state.recovery_state import Recovery, RecoveryState
 from holdfast.control.state.run_state import RunState
@@ -29,6 +30,8 @@ class JournaledState(RunState):
     open_recoveries: dict[str, Recovery] = field(default_factory=dict)
     closed_recoveries: list[Recovery] = field(default_factory=list)
     next_recovery: int = 1
+    forks: list[ForkRecord] = field(default_factory=list)
+    hopeless_fork: bool = False
     last_at: float = 0.0
     timeline: list[Fact] = field(default_factory=list)
 
@@ -53,6 +56,8 @@ def journaled(state: State) -> JournaledState:
         open_recoveries=state.recovery_state.under_way,
         closed_recoveries=state.recovery_state.closed,
         next_recovery=state.recovery_state.next_id,
+        forks=state.fork_state.forks,
+        hopeless_fork=state.fork_state.hopeless,
         last_at=state.last_at,
         timeline=state.timeline,
     )
@@ -84,6 +89,7 @@ def restored(found: JournaledState) -> State:
             closed=found.closed_recoveries,
             next_id=found.next_recovery,
         ),
+        fork_state=ForkState(forks=found.forks, hopeless=found.hopeless_fork),
         last_at=found.last_at,
         timeline=found.timeline,
     )

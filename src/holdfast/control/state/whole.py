@@ -13,6 +13,7 @@ from typing import assert_never
 
 from holdfast.control import facts as f
 from holdfast.control.facts import Fact
+from holdfast.control.state.fork_state import ForkState
 from holdfast.control.state.illegal import Illegal, expect
 from holdfast.control.state.node_state import NodeRecord, NodeState
 from holdfast.control.state.recovery_state import Recovery, RecoveryState
@@ -43,6 +44,7 @@ class State:
     node_state: NodeState = field(default_factory=NodeState)
     unit_state: UnitState = field(default_factory=UnitState)
     recovery_state: RecoveryState = field(default_factory=RecoveryState)
+    fork_state: ForkState = field(default_factory=ForkState)
     last_at: float = 0.0
     timeline: list[Fact] = field(default_factory=list)
 
@@ -121,6 +123,7 @@ class State:
                 self.node_state.join(fact)
             case f.NodeLost():
                 expect(not self.unit_state.load(fact.node), "node still has units")
+                expect(not self.fork_state.on_node(fact.node), "node still has units of a fork")
                 self.node_state.lose(fact)
             case f.Opened():
                 self.run.open(fact.launch, fact.at)
@@ -135,6 +138,11 @@ class State:
             case f.UnitEnded():
                 self.unit_state.end(fact)
                 self.recovery_state.close(fact.unit, "superseded", fact.at)
+            case f.ForkPlaced():
+                self.node_state.live(fact.node, fact.incarnation)
+                self.fork_state.apply(fact)
+            case f.ForkBegan() | f.ForkRunning() | f.ForkDown() | f.ForkEnded():
+                self.fork_state.apply(fact)
             case f.StopBegan():
                 self.run.stopping = True
             case f.LaunchTrouble():

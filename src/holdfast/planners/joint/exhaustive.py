@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from holdfast.errors import BadInputError
 from holdfast.planners.interface import Solve
-from holdfast.planners.joint.exact import Search
 from holdfast.planners.joint.placing import partitions
 from holdfast.planners.joint.problem import SLACK, Choice, Problem, Size, within
+from holdfast.planners.joint.search import Search
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
 from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,16 @@ class MasterResult:
     proved: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Held:
+    """What recoveries are held to, seconds."""
+
+    needs: FloatArray
+    """(segments, levels, snapshot intervals): what they are taken to need."""
+    bounds: FloatArray
+    """(segments): what they may need."""
+
+
 @dataclass(slots=True, eq=False)
 class Master:
     """The program over one set of segments; paths found once are kept."""
@@ -72,23 +83,24 @@ class Master:
     """Combinations that were looked at and do not keep the bounds."""
     _floors: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False)
     _roots: IntArray = field(init=False)
-    _bounds: FloatArray = field(init=False)
+    bounds: FloatArray = field(init=False)
+    """Per segment, the bound on its recovery."""
     _allowed: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         problem, parts = self.problem, self.segments.operators
         self._roots = np.array([part[-1] for part in parts], np.int64)
-        self._bounds = np.array([problem.recovery_bound[list(part)].min() for part in parts])
+        self.bounds = np.array([problem.recovery_bound[list(part)].min() for part in parts])
         self._allowed = np.array([problem.level_allowed[list(part)].all(axis=0) for part in parts])
 
     def solve(
-        self, spares: int, at_cpu: float, solve: Solve, *, margin: float = 1.0
+        self, spares: int, at_cpu: float, solve: Solve, *, held: Held | None = None
     ) -> MasterResult:
         """The cheapest choice when everything runs as at `at_cpu` cores.
 
-        With a `margin`, floors are taken to be that much larger than they are.
+        Recoveries are held to their bounds by their floors, or as `held` says.
         """
-        columns = self._columns(spares, at_cpu, margin)
+        columns = self._columns(at_cpu, held or Held(needs=self.floor(spares), bounds=self.bounds))
         none = MasterResult(segments=None, cpu_bound=np.inf, proved=True)
         barred: list[frozenset[int]] = self._barred(columns)
         while True:
@@ -128,7 +140,7 @@ class Master:
     def _members(self, columns: Columns, k: int) -> set[int]:
         return set(self.segments.operators[columns.segment[k]])
 
-    def _floor(self, spares: int) -> FloatArray:
+    def floor(self, spares: int) -> FloatArray:
         """(segments, levels, snapshot intervals): the 95th percentiles of their floors."""
         problem = self.problem
         missing = problem.model.missing(spares)
@@ -143,17 +155,33 @@ class Master:
             )
         return self._floors[missing]
 
-    def _columns(self, spares: int, at_cpu: float, margin: float) -> Columns:
+    def alone(self, spares: int, at_cpu: float) -> FloatArray:
+        """The same of what they take if nothing else is lost, at a load.
+
+        Infinite where even the floor is beyond the bound.
+        """
+        problem, floor = self.problem, self.floor(spares)
+        stretch, longest = problem.model.stretch(at_cpu), float(problem.levels[-1])
+        batch = problem.model.batch_s(self.segments.demand[:, None, :], problem.levels, stretch)
+        may = self._kept(batch, Held(needs=floor, bounds=self.bounds))
+        floors = problem.model.floors(self.segments.operators, spares)
+        found = np.full(floor.shape, np.inf)
+        for level, count in product(range(floor.shape[1]), range(floor.shape[2])):
+            here = np.flatnonzero(may[:, level, count])
+            if len(here):
+                found[here, level, count] = floors.at(here).alone_p95(
+                    float(problem.levels[level]),
+                    problem.snapshots[count],
+                    longest_s=longest,
+                    stretch=float(stretch),
+                )
+        return found
+
+    def _columns(self, at_cpu: float, held: Held) -> Columns:
         problem, model, demand = self.problem, self.problem.model, self.segments.demand
         stretch = model.stretch(at_cpu)
-        levels = problem.levels[None, :]
-        batch = model.batch_s(demand[:, None, :], levels, stretch)
-        fits = self._allowed & (batch <= levels + SLACK * np.maximum(1.0, levels))
-        bound = self._bounds[:, None, None]
-        limit = bound + SLACK * np.maximum(1.0, np.where(np.isfinite(bound), bound, 1.0))
-        kept = fits[:, :, None] & (margin * self._floor(spares) <= limit)
-        # Without state there is nothing to snapshot.
-        kept[demand[:, CPU_SNAPSHOT] <= 0, :, :-1] = False
+        batch = model.batch_s(demand[:, None, :], problem.levels, stretch)
+        kept = self._kept(batch, held)
         segment, level, count = np.nonzero(kept)
         snapshots = np.asarray(problem.snapshots, np.int64)[count]
         passive = Columns(
@@ -166,7 +194,20 @@ class Master:
         )
         if not problem.max_replicas:
             return passive
-        return self._with_followers(passive, fits, batch, stretch)
+        return self._with_followers(passive, self._fits(batch), batch, stretch)
+
+    def _fits(self, batch: FloatArray) -> NDArray[np.bool_]:
+        levels = self.problem.levels
+        return self._allowed & (batch <= levels + SLACK * np.maximum(1.0, levels))
+
+    def _kept(self, batch: FloatArray, held: Held) -> NDArray[np.bool_]:
+        """Which segments keep up at which level, and keep their bound by their needs."""
+        bound = held.bounds[:, None, None]
+        limit = bound + SLACK * np.maximum(1.0, np.where(np.isfinite(bound), bound, 1.0))
+        kept = np.asarray(self._fits(batch)[:, :, None] & (held.needs <= limit))
+        # Without state there is nothing to snapshot.
+        kept[self.segments.demand[:, CPU_SNAPSHOT] <= 0, :, :-1] = False
+        return kept
 
     def _with_followers(
         self, passive: Columns, fits: NDArray[np.bool_], batch: FloatArray, stretch: FloatArray
@@ -174,7 +215,7 @@ class Master:
         """Columns without followers and with them."""
         problem, demand = self.problem, self.segments.demand
         late = float(failover_p95(stretch))
-        in_time = np.array([within(late, bound) for bound in self._bounds])
+        in_time = np.array([within(late, bound) for bound in self.bounds])
         segment, level = np.nonzero(fits & in_time[:, None])
         longest = np.full(len(segment), problem.snapshots[-1])
         own = problem.model.cpu(demand[segment], problem.levels[level], longest.astype(float))

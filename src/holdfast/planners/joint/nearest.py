@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from holdfast.planners.interface import Solve
-from holdfast.planners.joint.exact import Search
 from holdfast.planners.joint.problem import SLACK, Bounds, Evaluation, Problem
+from holdfast.planners.joint.search import Search
 
 Name = Literal["max_recovery", "max_overhead", "max_latency", "max_outage"]
 RESOLUTION = 5e-3

@@ -2,10 +2,12 @@
 
 Drop the coupling of levels across forced boundaries, most of end-to-end latency (`_in_time` keeps
 the rest), and what units that are lost together cost each other. What is left of a recovery is its
-floor, and of that the least that was drawn; it is the sum of what the parts of a segment need,
-which must fit into a budget. It is solved block by block (a block is the in-tree above a fixed
-boundary) by dynamic programming over operators, levels and the budget used so far, counted in whole
-buckets. Rounded down, its value is one that no plan is below.
+floor, and of that what most failures take at least (`Draws.least`); it is the sum of what the parts
+of a segment need, which must fit into a budget. At intervals that are shorter than this budget a
+segment must rather keep up: what its parts add to a batch must fit into the interval. It is solved
+block by block (a block is the in-tree above a fixed boundary) by dynamic programming over
+operators, levels and the budget used so far, counted in whole buckets. Rounded down, its value is
+one that no plan is below.
 With every need taken somewhat larger (`margin`), the segments it chooses tend to keep the bounds
 for real, and are good candidates for a plan.
 
@@ -46,28 +48,49 @@ def lower_bound(problem: Problem, *, buckets: int = BUCKETS_BOUND) -> float:
     for size in problem.sizes:
         missing = problem.model.missing(size.spares)
         if missing not in known:
-            # A follower keeps any bound, at a price that is not looked at here.
-            hot = problem.max_replicas > 0
-            tree = None if hot else relaxation(problem, size.spares, buckets=buckets)
-            known[missing] = problem.uncut_cpu if tree is None else tree.solve()
+            known[missing] = _least_cpu(problem, size.spares, missing, buckets)
         bounds.append(problem.cost(max(problem.uncut_cpu, known[missing]), size))
     return min(bounds)
 
 
+def _least_cpu(problem: Problem, spares: int, missing: float, buckets: int) -> float:
+    """Cores that no plan with so many spares is below."""
+    if problem.max_replicas > 0:
+        # A follower keeps any bound, at a price that is not looked at here.
+        return problem.uncut_cpu
+    found = problem.uncut_cpu
+    for hardest in problem.model.draws.subsets(missing):
+        tree = relaxation(problem, spares, buckets=buckets, hardest=hardest)
+        if tree is None:
+            break
+        found = max(found, tree.solve())
+    return found
+
+
 def relaxation(
-    problem: Problem, spares: int, *, buckets: int = BUCKETS_TRIAL, margin: float = 1.0
+    problem: Problem,
+    spares: int,
+    *,
+    buckets: int = BUCKETS_TRIAL,
+    margin: float = 1.0,
+    hardest: int | None = None,
+    keep_up: bool = True,
 ) -> Relaxation | None:
-    """The relaxation for a number of spares; None: nothing bounds recovery."""
+    """The relaxation for a number of spares; None: nothing bounds recovery.
+
+    With `hardest`, recoveries are looked at in so many of the drawn failures; without `keep_up`,
+    at recoveries alone.
+    """
     model = problem.model
     bound = float(problem.recovery_bound.max())
     if not math.isfinite(bound) or model.demands.threads.all():
         return None
-    least = model.draws.least(model.missing(spares))
+    least = model.draws.least(model.missing(spares), hardest)
     query = float(least.start.min())
     budget = bound - least.ready - query
     # A thread needs no query.
     saved = max(0.0, query - float(least.thread.min()))
-    return Relaxation(problem, least, budget, margin, buckets, saved=saved)
+    return Relaxation(problem, least, budget, margin, buckets, saved=saved, keep_up=keep_up)
 
 
 def _in_time(problem: Problem, stretch: float) -> BoolArray:
@@ -113,6 +136,7 @@ class Relaxation:
         buckets: int,
         *,
         saved: float = 0.0,
+        keep_up: bool = True,
     ) -> None:
         self.problem = problem
         self.least = least
@@ -121,8 +145,10 @@ class Relaxation:
         self.levels = problem.levels
         self.margin = margin
         self.buckets = buckets
-        self.bucket = budget / buckets
-        stretch = float(problem.model.stretch(problem.uncut_cpu))
+        self.stretch = stretch = float(problem.model.stretch(problem.uncut_cpu))
+        self.pace = (self.levels < budget) & keep_up
+        """Per level, whether the budget is what a batch may take, and not what a recovery may."""
+        self.bucket = np.where(self.pace, self.levels, budget) / buckets
         self.allowed = problem.level_allowed & _in_time(problem, stretch)
         self.solvable = budget > 0 and math.isfinite(stretch)
         self._stages: dict[int, list[FloatArray]] = {}
@@ -188,20 +214,31 @@ class Relaxation:
                     upto = self._closed[u][: level + 1]
                     parts.closed.append((u, int(np.argmin(upto))))
 
-    def _slot(self, need: float) -> int:
+    def _slot(self, need: float, level: int) -> int:
         """Buckets that a part needs, rounded down."""
-        return math.floor(min(self.margin * need / self.bucket, self.buckets + 1.0))
+        return self._whole(self.margin * need, level)
+
+    def _whole(self, need: float, level: int) -> int:
+        return math.floor(min(need / float(self.bucket[level]), self.buckets + 1.0))
+
+    def _batch(self, demand: FloatArray, level: int) -> float:
+        """What a part adds to every batch."""
+        return self.stretch * float(demand[FIXED] + demand[WORK] * self.levels[level])
 
     def _room(self, root: int, level: int) -> int:
         """Buckets from 0 that a segment may have used before it is closed."""
         demand = self.problem.model.demands.closing[root]
+        if self.pace[level]:
+            return self.buckets + 1 - self._slot(self._batch(demand, level), level)
         floor = demand[QUERY] * self.problem.model.machine.batch_floor.value
         need = max(0.0, float(demand[FIXED]) - floor)
         need += float(demand[WORK]) * float(self.levels[level])
         need *= self.margin
         if not demand[QUERY]:
             need -= self.saved
-        return self.buckets + 1 - math.floor(min(float(need) / self.bucket, self.buckets + 1.0))
+        else:
+            need += float(self.least.start[root] - self.least.start.min())
+        return self.buckets + 1 - self._whole(float(need), level)
 
     def _cpu(self, demand: FloatArray, level: int, snapshots: float = math.inf) -> float:
         batch = demand[CPU_BATCH] + demand[CPU_SNAPSHOT] / snapshots
@@ -213,10 +250,15 @@ class Relaxation:
         for level, interval in enumerate(self.levels):
             if not self.allowed[v, level]:
                 continue
+            if self.pace[level]:
+                slot = self._slot(self._batch(demand, level), level)
+                if slot <= self.buckets:
+                    table[level, slot] = self._cpu(demand, level, self.problem.snapshots[-1])
+                continue
             per_log = demand[LOG_FIXED] + demand[LOG_RATE] * interval
             own = float(self.least.once[v] + self.least.work[v] * interval)
             for count in self.problem.snapshots:
-                slot = self._slot(own + float((count - 1) * per_log) * self.least.logs)
+                slot = self._slot(own + float((count - 1) * per_log) * self.least.logs, level)
                 if slot <= self.buckets:
                     cpu = self._cpu(demand, level, count)
                     table[level, slot] = min(table[level, slot], cpu)
@@ -231,7 +273,8 @@ class Relaxation:
         demand = self.problem.model.demands.reading(u, v)
         upstream = np.minimum.accumulate(self._closed[u])
         for level in range(len(self.levels)):
-            slot = self._slot(float(demand[FIXED] + demand[WORK] * self.levels[level]))
+            need = float(demand[FIXED] + demand[WORK] * self.levels[level])
+            slot = self._slot(need * self.stretch if self.pace[level] else need, level)
             if slot <= self.buckets:
                 before = 0.0 if fixed else float(upstream[level])
                 value = before + self._cpu(demand, level)

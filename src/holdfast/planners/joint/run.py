@@ -12,21 +12,17 @@ from holdfast.plan import JointPlan
 from holdfast.planners.interface import PlanRequest, Solve, Sweep, SweepPoint
 from holdfast.planners.joint.algorithms import ALGORITHMS
 from holdfast.planners.joint.columns import Segments, all_segments, count_segments
-from holdfast.planners.joint.exact import (
-    FEW_BARRED,
-    MAX_BARRED,
-    ExactSearch,
-    Search,
-    first_search,
-)
+from holdfast.planners.joint.exact import FEW_BARRED, MAX_BARRED, ExactSearch
 from holdfast.planners.joint.exhaustive import count_plans, solve_exhaustive
 from holdfast.planners.joint.large import solve_large
 from holdfast.planners.joint.nearest import Nearest, nearest_bounds, say_bound
-from holdfast.planners.joint.problem import Problem, make_problem
+from holdfast.planners.joint.polish import Polish
+from holdfast.planners.joint.problem import SLACK, Problem, make_problem
 from holdfast.planners.joint.result import describe
+from holdfast.planners.joint.search import Search, first_search
 from holdfast.topology.graph import Topology
 
-MAX_SEGMENTS = 8_000
+MAX_SEGMENTS = 2_000
 """More candidate segments than this and `auto` takes a spread of them."""
 MAX_SEGMENTS_EXACT = 100_000
 """More than this do not fit the memory of a laptop."""
@@ -69,6 +65,9 @@ class Runner:
         if not found.proved and not feasibility and count_plans(problem) <= MAX_LISTED:
             # Too many plans are close to a bound for the program, but they can be listed.
             return solve_exhaustive(problem, found, self.solve)
+        if not found.proved and not feasibility:
+            Polish(search=found, solve=self.solve).run()
+            found.proved = found.best is not None and found.bound >= found.best.cost - SLACK
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from holdfast.predict.statistics import (
     OperatorStatistics,
     Statistics,
 )
+from holdfast.profile.budget import budget_for, left_words
 from holdfast.profile.cache import known_machine
 from holdfast.profile.observe import ShardState, operator_statistics
 from holdfast.profile.sizing import Sizing
@@ -38,13 +40,17 @@ class Work:
 
     pipeline: Pipeline
     seconds: float
-    quick: bool
+    thorough: bool
+    """More care, whatever it takes."""
+    machine: bool
+    """Whether the machine is measured too."""
     folder: Path
     """For everything that is written; removed afterwards."""
 
 
 def measure_on_spark(work: Work, say: Say) -> Statistics:
     """The whole profile but for recoveries, which need processes to kill."""
+    began = time.monotonic()
     say("starting Spark")
     spark = start_session(
         "profile",
@@ -56,7 +62,7 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
     collected = collect(
         work.pipeline, spark=spark, folder=work.folder / "run", seconds=work.seconds, say=say
     )
-    measure = measure_floors if work.quick else measure_machine
+    measure = measure_machine if work.machine else measure_floors
     machine = measure(known_machine(), spark=spark, folder=work.folder / "machine", say=say)
     sizes = row_sizes(collected)
     fixed = FixedCosts(
@@ -64,13 +70,19 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
         collected=collected,
         spark=spark,
         folder=work.folder / "fixed",
-        rounds=Rounds(batches=5, restarts=3) if work.quick else Rounds(),
+        rounds=Rounds() if work.thorough else Rounds(batches=5, restarts=0),
     )
     operators = {}
-    for segment in collected.deployment.segments:
-        if segment.kind == "exporter":
-            continue
-        say(f"measuring {segment.name} by itself")
+    alone = [one for one in collected.deployment.segments if one.kind != "exporter"]
+    budget, first_at = budget_for(len(alone)), time.monotonic()
+    for done, segment in enumerate(alone):
+        now = time.monotonic()
+        left = budget.left_s(now - began, done, now - first_at)
+        told = "" if work.thorough else f", {left_words(left)}"
+        say(f"measuring {segment.name} by itself, {done + 1} of {len(alone)}{told}")
+        sizing = THOROUGH
+        if not work.thorough:
+            sizing = replace(QUICK, budget_s=min(QUICK.budget_s, budget.each_s(now - began, done)))
         found = operator_statistics(
             work.pipeline,
             collected.deployment,
@@ -85,7 +97,7 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
             segment,
             spark=spark,
             folder=work.folder / "replay" / segment.name,
-            sizing=QUICK if work.quick else THOROUGH,
+            sizing=sizing,
         )
         per_batch, first = fixed.of(segment) or (None, None)
         found = replace(

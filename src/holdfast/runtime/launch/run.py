@@ -58,9 +58,12 @@ class StopReport:
 
 
 def all_running(view: RunView) -> bool:
-    """A condition for `LocalRun.wait_for`: every unit is heard of and runs, all are recovered."""
+    """A condition for `LocalRun.wait_for`: every unit is heard of and runs, all are recovered, and
+    no results are tentative.
+    """
     return (
         view.status == "running"
+        and all(fork.ended_at is not None for fork in view.forks)
         and all(unit.epoch is not None for unit in view.units)
         and all(recovery.outcome != "open" for recovery in view.recoveries)
     )

@@ -18,13 +18,27 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
 from holdfast.streams.codec import decode
 from holdfast.streams.floors import Floors
+from holdfast.streams.fork import find_fork
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Range, Seal, Slice, Turn, stream_of
-from holdfast.streams.steps import RESTARTS, Get, Newest, Steps, ranges, slices
+from holdfast.streams.records import Branch, ForkEnd, Range, Seal, Slice, Turn, stream_of
+from holdfast.streams.steps import (
+    FORK_ENDS,
+    FORKS,
+    RESTARTS,
+    Get,
+    Newest,
+    Steps,
+    branches,
+    ranges,
+    slices,
+)
 
 T = TypeVar("T")
 
-_PLACES = {"streams": ("changes", "closings"), "units": ("ranges", "slices", "skips", "repairs")}
+_PLACES = {
+    "streams": ("changes", "closings"),
+    "units": ("ranges", "slices", "skips", "repairs", "branch"),
+}
 _FLOORS = ("ranges-floor", "slices-floor")
 
 
@@ -60,6 +74,7 @@ class Survey:
             "streams": streams,
             "units": units,
             "restarts": self.restarts(),
+            "forks": self.forks(),
             "damaged": damaged,
             "trouble": list(dict.fromkeys(self.trouble)),
         }
@@ -79,6 +94,36 @@ class Survey:
                     }
                 )
         return found
+
+    def forks(self) -> list[dict[str, Any]]:
+        """What has gone on without an input; units of forks that are over may be gone."""
+        found = []
+        for number in range(1, self._log.records.execute(Newest(FORKS)) + 1):
+            record = self._ask(find_fork(number))
+            if record is not None:
+                end = self._look(partial(self._log.records.execute, Get(FORK_ENDS, number)))
+                found.append(
+                    {
+                        "fork": number,
+                        "silent": list(record.silent),
+                        "reason": record.reason,
+                        "ended": end.reason if isinstance(end, ForkEnd) else None,
+                        "units": [self._forked(unit) for unit in record.units],
+                    }
+                )
+        return found
+
+    def _forked(self, unit: str) -> dict[str, Any]:
+        branch = self._look(partial(self._log.records.execute, Get(branches(unit), 0)))
+        batch = self._look(partial(self._log.newest_batch, unit))
+        newest = self._newest(unit, batch)
+        return {
+            "unit": unit,
+            "after": branch.epoch if isinstance(branch, Branch) else None,
+            "batch": batch,
+            "epoch": newest.upto if newest is not None else None,
+            "left_out": list(newest.left_out) if newest is not None else [],
+        }
 
     def stream(self, name: str) -> dict[str, Any]:
         """Who carries a stream, since when, and what may be trimmed of it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, UnitId
 from holdfast.rundir.layout import stop_mark, unit_folder
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
@@ -19,7 +19,7 @@ from holdfast.storage.identity import new_id
 from holdfast.storage.interface import LEFTOVER_S
 from holdfast.streams.floors import RETAIN_BATCHES, Floors
 from holdfast.streams.records import change_of, stream_of
-from holdfast.streams.steps import Steps, slices
+from holdfast.streams.steps import FORK_ENDS, Steps, slices
 
 TRIM_EVERY = 16
 """Batches between two trims of a unit: directory listings are paid for this rarely."""
@@ -66,6 +66,7 @@ class Trimmer:
             self._remove_files(name)
             if name != unit and self.log.run(self._floors.is_over(name)):
                 self._remove_state(name)
+        self._remove_forks(unit)
         self._sweep(unit)
 
     def _remove_state(self, unit: str) -> None:
@@ -73,6 +74,15 @@ class Trimmer:
         layout, store = self.log.layout, self.log.store
         for folder in (layout.checkpoints(unit), layout.data(unit)):
             store.remove_folder(folder, aside=layout.removed(self._new_id()))
+
+    def _remove_forks(self, unit: str) -> None:
+        """What forks of the unit have left that are over: nobody reads it, and nobody will."""
+        layout, store = self.log.layout, self.log.store
+        for number in store.names(FORK_ENDS):
+            name = UnitId.parse(unit).forked(int(number)).name
+            for folder in (unit_folder(name), layout.checkpoints(name)):
+                if store.folders(folder):
+                    store.remove_folder(folder, aside=layout.removed(self._new_id()))
 
     def _predecessors(self, unit: str) -> Steps[list[str]]:
         """Units of the stream that an earlier change made and that are sealed: none trims itself

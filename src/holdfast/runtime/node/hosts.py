@@ -32,6 +32,7 @@ def create_spark(run_dir: Path, node: str, spec: RunSpec) -> UnitHost:
         load_pipeline(spec.app),
         run_dir,
         scratch=scratch_path(run_dir, node),
+        predict=spec.policy.tentative.predicted,
         **dict(spec.options),
     )
 

@@ -29,6 +29,7 @@ from holdfast.rundir.layout import SCHEMAS
 from holdfast.rundir.paths import own_places, scratch_folder, scratch_path, warm_folder
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
+from holdfast.runtime.log.forked import ForkedLog, Predict
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import Trimmer
@@ -41,6 +42,7 @@ from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.rehearse import rehearse
@@ -51,6 +53,7 @@ from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.runtime.units.turns import Turns
 from holdfast.storage import open_storage
@@ -83,6 +86,7 @@ class SparkUnitHost:
         partitions: int = 1,
         spark: SparkSession | None = None,
         scratch: Path | None = None,
+        predict: Predict = lambda *_: None,
     ) -> None:
         self._deployment = deployment
         self._pipeline = pipeline
@@ -91,6 +95,8 @@ class SparkUnitHost:
         self._keep_input = keep_input
         self._ack_levels = ack_levels
         self._partitions = partitions
+        self._predict = predict
+        """What share of the input results reflect that are computed without some of it."""
         self._spark = spark
         self._scratch = scratch or scratch_path(self._root, f"host-{os.getpid()}")
         """For what is rehearsed; removed with the node, also after a kill, by its launcher."""
@@ -248,9 +254,11 @@ class SparkUnitHost:
     ) -> SparkUnit | ThreadUnit:
         segment = self._deployment.segment(unit.segment)
         self._watch.start()
-        log = SliceLog(self._root, self._store)
+        log = self._log_of(unit, segment)
         begin(log, self._deployment)
         context = self._context(unit, generation, log)
+        if unit.fork is not None:
+            return self._forked(context)
         context = replace(context, healer=self._healer(context))
         if unit.shard in segment.followers:
             context = replace(context, lead=lead_of(context))
@@ -272,6 +280,29 @@ class SparkUnitHost:
             case "exporter":
                 self._claim(context)
                 return self._exporter(context, segment)
+
+    def _log_of(self, unit: UnitId, segment: Segment) -> SliceLog:
+        if unit.fork is None:
+            return SliceLog(self._root, self._store)
+        return ForkedLog(
+            self._root,
+            self._store,
+            unit=unit.name,
+            streams=self._deployment.streams_read(segment),
+            stateful=segment.stateful,
+            predict=self._predict,
+        )
+
+    def _forked(self, context: UnitContext) -> SparkUnit | ThreadUnit:
+        """A unit of a fork: of what reads, as sources have nothing to go on without."""
+        log = context.log
+        if context.segment.kind == "inner":
+            return ForkedUnit(context, **self._query_settings(context), clone_from=None)
+        log.claim(context.name, context.generation)
+        exact = log.newest_batch(context.unit.exact.name)
+        if isinstance(log, ForkedLog):
+            log.run(log.steps().begin(exact + 1))
+        return self._exporter(context, context.segment)
 
     def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
         hot = any(item.followers for item in self._deployment.segments)
@@ -331,15 +362,16 @@ class SparkUnitHost:
         return self._pipeline.replaced(taking(context.segment.name, path))
 
     def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
-        return SparkUnit(
-            context,
-            spark=self.session(),
-            pipeline=self._own_pipeline(context),
-            schemas=self.schemas(),
-            starts=self._starts,
-            clone_from=clone_from,
-            partitions=self._partitions,
-        )
+        return SparkUnit(context, **self._query_settings(context), clone_from=clone_from)
+
+    def _query_settings(self, context: UnitContext) -> dict[str, Any]:
+        return {
+            "spark": self.session(),
+            "pipeline": self._own_pipeline(context),
+            "schemas": self.schemas(),
+            "starts": self._starts,
+            "partitions": self._partitions,
+        }
 
     def _is_native(self, segment: Segment) -> bool:
         return isinstance(self._pipeline.operator(segment.operators[0]).source, SparkSource)
@@ -393,14 +425,15 @@ class SparkUnitHost:
             raise AssertionError("a sink operator has a sink")
         sinks = [(item.name, item.sink) for item in self._pipeline.sinks if item.sink]
         check_apart(sinks, self._root, taken=own_places(self._root))
-        delivery = make_delivery(
-            operator.sink,
-            context=context,
-            boundary=boundary,
-            schema=schema,
-            make_frame=lambda rows: self.session().createDataFrame(rows),
-        )
-        return ExporterUnit(context, delivery, schema)
+        place: dict[str, Any] = {
+            "context": context,
+            "boundary": boundary,
+            "schema": schema,
+            "make_frame": lambda rows: self.session().createDataFrame(rows),
+        }
+        if context.unit.fork is not None:
+            return TentativeExporter(context, make_tentative(operator.sink, **place), schema)
+        return ExporterUnit(context, make_delivery(operator.sink, **place), schema)
 
     def _crash(self) -> Crash:
         if not os.environ.get(CRASH_VARIABLE):

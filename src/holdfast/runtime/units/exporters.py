@@ -12,14 +12,11 @@ that cannot be closed from here.
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
-import math
 import os
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,14 +32,14 @@ from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slices import files_on, read_slice
 from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
 from holdfast.runtime.units.replicas import mark_delivered
+from holdfast.runtime.units.superseded import Marks, accepts, sweep_files, sweep_rows
+from holdfast.runtime.units.tables import begin_writing, quoted, sqlite_rows, sqlite_type
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
 from holdfast.streams.records import Range
 from holdfast.streams.unit import End, Ended, Proposal, RunBatch
 
-NOT_A_NUMBER = "NaN"
-"""What an upsert's key is in Sqlite if it is a float that is no number."""
 TEMPORARY = ".holdfast-*.tmp"
 """Files of ours in a sink's folder that are not yet what they will be."""
 FOLLOWERS_TEMPORARY = ".holdfast~{replica}-*.tmp"
@@ -53,10 +50,13 @@ class Delivery(ABC):
     """Takes the rows of one batch."""
 
     @abstractmethod
-    def prepared(self, number: int, rows: Any) -> AbstractContextManager[Callable[[], None]]:
+    def prepared(
+        self, number: int, rows: Any, upto: int = -1
+    ) -> AbstractContextManager[Callable[[], None]]:
         """Do what takes time and nobody sees; the function it gives makes batch `number` visible.
 
-        Called again with the same rows after a failure.
+        Called again with the same rows after a failure. What was delivered tentatively of epochs up
+        to `upto` goes with it.
         """
 
 
@@ -78,7 +78,7 @@ class ExporterUnit(ThreadUnit):
     def run_batch(self, step: RunBatch) -> None:
         context, record, number = self.context, step.range, step.position.batch
         rows = self._read(record)
-        with self._delivery.prepared(number, rows) as deliver:
+        with self._delivery.prepared(number, rows, record.upto) as deliver:
             if not context.lead.give_way(number) and self._is_due(number):
                 deliver()
         if context.lead.shared:
@@ -147,9 +147,9 @@ class ParquetDelivery(Delivery):
             path.unlink(missing_ok=True)  # of a generation that was killed
 
     @contextmanager
-    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+    def prepared(self, number: int, rows: Any, upto: int = -1) -> Iterator[Callable[[], None]]:
         if rows.num_rows == 0:
-            yield lambda: None
+            yield lambda: sweep_files(self._folder, upto)
             return
         temporary = self._folder / self._temporary.replace("*", self._new_id())
         try:
@@ -157,15 +157,16 @@ class ParquetDelivery(Delivery):
                 pq.write_table(rows, file)
                 file.flush()
                 os.fsync(file.fileno())
-            yield lambda: self._show(temporary, number)
+            yield lambda: self._show(temporary, number, upto)
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _show(self, temporary: Path, number: int) -> None:
+    def _show(self, temporary: Path, number: int, upto: int) -> None:
         need_folder(self._folder, self._life)
         with suppress(FileExistsError):  # delivered before; the same rows are in it
             os.link(temporary, self._folder / f"part-{number:010d}.parquet")
         sync_folder(self._folder)
+        sweep_files(self._folder, upto)
 
 
 class SqliteDelivery(Delivery):
@@ -177,37 +178,33 @@ class SqliteDelivery(Delivery):
         key = boundary.upsert_key if boundary.mode == "upsert" else ()
         self._key = [schema.names.index(name) for name in key]
         marks = ", ".join("?" for _ in schema)
-        names = _quoted(schema.names)
+        names = quoted(schema.names)
         self._insert = f'INSERT INTO "{table}" ({names}) VALUES ({marks})'  # noqa: S608 - quoted
         # IS finds NULL as well, by the index too; a primary key would take each for another.
-        matches = " AND ".join(f"{_quoted([name])} IS ?" for name in key)
+        matches = " AND ".join(f"{quoted([name])} IS ?" for name in key)
         self._delete = f'DELETE FROM "{table}" WHERE {matches}'  # noqa: S608 - a checked name
-        columns = ", ".join(f"{_quoted([item.name])} {_sqlite_type(item.type)}" for item in schema)
+        columns = ", ".join(f"{quoted([item.name])} {sqlite_type(item.type)}" for item in schema)
         with closing(self._begin()) as base:
             take_table(base, table, life)
             base.execute(f'CREATE TABLE IF NOT EXISTS "{table}" ({columns})')
             if key:
                 # Tables and indices share names, hence the space, which no table of a sink has.
                 # Not unique: an emptied table may get another key, a user's own have twins.
-                index = _quoted([f"{table} by {', '.join(key)}"])
-                base.execute(f'CREATE INDEX IF NOT EXISTS {index} ON "{table}" ({_quoted(key)})')
+                index = quoted([f"{table} by {', '.join(key)}"])
+                base.execute(f'CREATE INDEX IF NOT EXISTS {index} ON "{table}" ({quoted(key)})')
             base.commit()
 
     @contextmanager
-    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
-        columns = [
-            [_sqlite_value(item, key=index in self._key) for item in column.to_pylist()]
-            for index, column in enumerate(rows.columns)
-        ]
-        values = list(zip(*columns, strict=True))
+    def prepared(self, number: int, rows: Any, upto: int = -1) -> Iterator[Callable[[], None]]:
+        values = sqlite_rows(rows, self._key)
         if self._key:
             values = list({self._key_of(row): row for row in values}.values())
-        yield lambda: self._write(number, values)
+        yield lambda: self._write(number, values, upto)
 
     def _key_of(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(row[index] for index in self._key)
 
-    def _write(self, number: int, values: list[tuple[Any, ...]]) -> None:
+    def _write(self, number: int, values: list[tuple[Any, ...]], upto: int) -> None:
         with closing(self._begin()) as base:
             progress = base.execute(
                 f"SELECT run, batch FROM {PROGRESS_TABLE} WHERE table_name = ?",  # noqa: S608
@@ -220,6 +217,7 @@ class SqliteDelivery(Delivery):
             if self._key:
                 base.executemany(self._delete, map(self._key_of, values))
             base.executemany(self._insert, values)
+            sweep_rows(base, self._table, upto)
             base.execute(
                 f"UPDATE {PROGRESS_TABLE} SET batch = ? WHERE table_name = ?",  # noqa: S608
                 (number, self._table),
@@ -228,13 +226,7 @@ class SqliteDelivery(Delivery):
 
     def _begin(self) -> sqlite3.Connection:
         """A connection that holds the write lock; closed without a commit it changes nothing."""
-        base = sqlite3.connect(self._path, timeout=30, isolation_level=None)
-        try:
-            base.execute("BEGIN IMMEDIATE")
-        except BaseException:
-            base.close()
-            raise
-        return base
+        return begin_writing(self._path)
 
 
 class ConsoleDelivery(Delivery):
@@ -244,7 +236,12 @@ class ConsoleDelivery(Delivery):
         self._sink, self._limit = sink, limit
 
     @contextmanager
-    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+    def prepared(
+        self,
+        number: int,
+        rows: Any,
+        upto: int = -1,  # noqa: ARG002 - what was printed stays
+    ) -> Iterator[Callable[[], None]]:
         shown = rows.slice(0, self._limit).to_pylist()
         lines = [f"{self._sink} batch {number}: {rows.num_rows} rows", *map(str, shown)]
 
@@ -262,15 +259,26 @@ class FunctionDelivery(Delivery):
     def __init__(
         self,
         life: Life,
-        function: Callable[[Any, str], None],
+        function: Callable[..., None],
         make_frame: Callable[[Any], Any],
+        marks: Marks | None = None,
     ) -> None:
         self._life, self._function, self._make_frame = life, function, make_frame
+        self._marks = marks
 
     @contextmanager
-    def prepared(self, number: int, rows: Any) -> Iterator[Callable[[], None]]:
+    def prepared(self, number: int, rows: Any, upto: int = -1) -> Iterator[Callable[[], None]]:
         frame = self._make_frame(rows)
-        yield lambda: self._function(frame, f"{self._life.sink}-{self._life.id}-{number}")
+        yield lambda: self._call(frame, number, upto)
+
+    def _call(self, frame: Any, number: int, upto: int) -> None:
+        marks = self._marks
+        replaced = marks.before(upto) if marks is not None else {}
+        told = {"tentative": None, "supersedes": tuple(replaced.values())}
+        more = {name: value for name, value in told.items() if accepts(self._function, name)}
+        self._function(frame, f"{self._life.sink}-{self._life.id}-{number}", **more)
+        if marks is not None:
+            marks.forget(replaced)
 
 
 def make_delivery(
@@ -299,27 +307,5 @@ def make_delivery(
         case Console(limit=limit):
             return ConsoleDelivery(name, limit)
         case ForeachBatch(function=function):
-            return FunctionDelivery(life, function, make_frame)
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join('"{}"'.format(name.replace('"', '""')) for name in names)
-
-
-def _sqlite_type(kind: Any) -> str:
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return "INTEGER"
-    if pa.types.is_floating(kind):
-        return "REAL"
-    return "BLOB" if pa.types.is_binary(kind) else "TEXT"
-
-
-def _sqlite_value(value: Any, *, key: bool) -> Any:
-    if isinstance(value, dt.datetime | dt.date):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        return str(value)
-    if isinstance(value, float) and math.isnan(value):
-        # Sqlite knows no NaN and would store NULL. That is another key, so there it is a text.
-        return NOT_A_NUMBER if key else None
-    return value
+            marks = Marks(log.store, context.name)
+            return FunctionDelivery(life, function, make_frame, marks)

@@ -127,11 +127,11 @@ class Sleeper:
         self.unit = exporter(run, sink)
         prepared = self.unit._delivery.prepared
 
-        def slow(number, rows):
+        def slow(number, rows, upto):
             if number == 0:
                 self.asleep.set()
                 assert self.woken.wait(DEADLINE_S)
-            return prepared(number, rows)
+            return prepared(number, rows, upto)
 
         self.unit._delivery.prepared = slow
         self.unit.start()

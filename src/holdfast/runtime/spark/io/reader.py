@@ -32,6 +32,7 @@ from holdfast.deployment.keygroups import split_range
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.crash import Crash
+from holdfast.runtime.log.forked import open_log
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError, trimmed
 from holdfast.runtime.log.slices import files_on, read_slice
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, remote_watch
@@ -146,7 +147,7 @@ class LogReader:
         self, spec: ReaderSpec, *, log: SliceLog | None = None, watch: Waiting | None = None
     ) -> None:
         self.spec = spec
-        self.log = log or SliceLog(spec.root)
+        self.log = log or open_log(spec.root, spec.unit)
         self._stop = self.log.layout.stop_marker(spec.unit, spec.generation, spec.replica)
         self._protocol = self.log.steps()
         self._watch: Waiting = watch or remote_watch(spec.watch)

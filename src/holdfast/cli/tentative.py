@@ -1,0 +1,63 @@
+"""`run --tentative-after`: when results go on without an input that is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from holdfast.deployment import Deployment
+    from holdfast.health.policy import Tentative
+    from holdfast.pipeline import Pipeline
+    from holdfast.plan import Plan
+
+NEVER = "never"
+After = Annotated[
+    str | None,
+    typer.Option(
+        "--tentative-after",
+        help="How long an input may be gone before results go on without it, marked tentative: a "
+        "time such as 5s, or never; default: what the plan's bound on recoveries allows.",
+    ),
+]
+
+
+def tentative(
+    after: str | None, pipeline: Pipeline, deployment: Deployment, plan: Plan | None
+) -> Tentative:
+    """When to go on without an input, and what share of the input results then reflect."""
+    from holdfast.health.policy import Tentative
+    from holdfast.plan import JointPlan
+    from holdfast.quantities import parse_time
+
+    at_once: tuple[str, ...] = ()
+    if after == NEVER:
+        return Tentative()
+    if after is not None:
+        after_s = parse_time(after, where="--tentative-after")
+    elif isinstance(plan, JointPlan) and plan.max_recovery is not None:
+        # Nobody waits for a bound that is known to be missed.
+        after_s = plan.max_recovery
+        late = {name for name, one in plan.recovery_latency.items() if one.p95 > after_s}
+        at_once = tuple(
+            segment.name for segment in deployment.segments if late & set(segment.operators)
+        )
+    else:
+        return Tentative()
+    return Tentative(after_s=after_s, at_once=at_once, fidelity=_shares(pipeline, deployment))
+
+
+def _shares(pipeline: Pipeline, deployment: Deployment) -> dict[str, dict[str, float]]:
+    """Segment to the share that its output reflects, by the names of the missing units."""
+    from holdfast.cli.deployment import planned_units
+    from holdfast.planners.ppa.without import shares_without
+
+    units, names = planned_units(pipeline, deployment)
+    return {
+        operator: {
+            " ".join(sorted(names[task] for task in missing)): share
+            for missing, share in shares.items()
+        }
+        for operator, shares in shares_without(units).items()
+    }

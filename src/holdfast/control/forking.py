@@ -1,0 +1,411 @@
+"""When results go on without an input that is gone, and when that ends.
+
+A log is silent while its unit is down and no other replica of it runs. Once it has been so for
+longer than `Tentative.after_s`, all units downstream of it, up to the sinks, go on in a fork: each
+on the node of its exact unit, which waits for the input and so costs hardly anything. What a fork
+is stands on record (`holdfast.streams.fork`); here is decided only when it begins and ends. What
+falls silent later, above the same sinks, is left out by the fork's units themselves; what concerns
+other sinks as well ends it, and a larger one begins.
+
+A fork ends when the exact sinks have come where it was when its input was back. It also ends, with
+an explanation, when it is too old or too far ahead, when one of its units fails again and again,
+when a stream that it forks changes hands, and with the launch. A coordinator that is killed finds
+its fork in the journal, and gives the commands again that it may not have given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from holdfast.control.commands import EndFork, PutFork, StartUnit, StopUnit
+from holdfast.control.events import UnitReport
+from holdfast.control.facts import (
+    ForkBegan,
+    ForkDown,
+    ForkEnded,
+    ForkFact,
+    ForkPlaced,
+    ForkRunning,
+)
+from holdfast.control.outlet import Moment, Outlet
+from holdfast.control.state.fork_state import ForkRecord, ForkState, ForkUnit
+from holdfast.control.state.recovery_state import Recovery
+from holdfast.control.state.unit_state import UnitRecord
+from holdfast.deployment import UnitId
+from holdfast.health.policy import Tentative
+
+MOST_FAILURES = 3
+"""A unit of a fork that has failed so often ends it."""
+
+
+class Units(Protocol):
+    """What this machine sees of the exact units."""
+
+    @property
+    def units(self) -> Mapping[str, UnitRecord]: ...
+
+    def partners(self, unit: UnitId) -> list[UnitRecord]: ...
+
+
+class Recoveries(Protocol):
+    """What it sees of their recoveries."""
+
+    @property
+    def under_way(self) -> Mapping[str, Recovery]: ...
+
+
+class Signs(Protocol):
+    """What it sees of their progress."""
+
+    def epoch(self, unit: UnitId) -> int: ...
+
+
+class Connections(Protocol):
+    """What it sees of nodes."""
+
+    def connected_since(self, node: str) -> float | None: ...
+
+
+class Run(Protocol):
+    """What it sees of the run."""
+
+    @property
+    def stopping(self) -> bool: ...
+
+
+class Forking:
+    """Sees exact units; decides on forks, and starts and ends their units."""
+
+    def __init__(
+        self,
+        *,
+        state: ForkState,
+        units: Units,
+        recoveries: Recoveries,
+        signs: Signs,
+        connections: Connections,
+        run: Run,
+        policy: Tentative,
+        reads: Mapping[str, tuple[str, ...]],
+        slack: int,
+        out: Outlet[ForkFact, StartUnit | StopUnit | PutFork | EndFork],
+    ) -> None:
+        """Args as the types say.
+
+        `reads`: segment to the segments that it reads, upstream first. `slack`: epochs that the
+        exact sinks may lie behind the fork's and have caught up.
+        """
+        self._state = state
+        self._units = units
+        self._recoveries = recoveries
+        self._signs = signs
+        self._connections = connections
+        self._run = run
+        self._policy = policy
+        self._reads = reads
+        self._slack = slack
+        self._out = out
+        self.reports: dict[str, UnitReport] = {}
+        """What the fork's units have said last; not journaled."""
+        self._target: dict[UnitId, int] | None = None
+        """How far exact sinks have to come, since their input is back; None: it is not."""
+
+    # What nodes say
+
+    def connected(
+        self, moment: Moment, node: str, incarnation: str, reports: Iterable[UnitReport]
+    ) -> None:
+        """A node connected: what was decided and never arrived is said again."""
+        self.heard(moment, node, incarnation, reports)
+        told = {(str(report.unit), report.generation) for report in reports}
+        for unit in self._state.on_node(node):
+            if (str(unit.unit), unit.generation) not in told:
+                if unit.running:
+                    self._down(moment, unit, failed=False, error=None)
+                else:
+                    self._out.send(_start(moment, unit, node))
+
+    def heard(
+        self, moment: Moment, node: str, incarnation: str, reports: Iterable[UnitReport]
+    ) -> None:
+        """A node told of the fork's units that it runs."""
+        for told in reports:
+            unit = self._state.unit(told.unit)
+            if (
+                unit is None
+                or (unit.node, unit.incarnation) != (node, incarnation)
+                or unit.generation != told.generation
+            ):
+                if told.state in ("starting", "running"):
+                    self._out.send(
+                        StopUnit(
+                            cause=moment.cause,
+                            node=node,
+                            unit=told.unit,
+                            generation=told.generation,
+                        )
+                    )
+                continue
+            self.reports[str(told.unit)] = told
+            match told.state:
+                case "running" if not unit.running:
+                    self._out.record(
+                        ForkRunning(
+                            at=moment.now,
+                            cause=moment.cause,
+                            unit=unit.unit,
+                            generation=unit.generation,
+                        )
+                    )
+                case "failed":
+                    self._down(moment, unit, failed=True, error=told.error)
+                case "stopped" | "ended" if not self._run.stopping:
+                    self._down(moment, unit, failed=True, error=told.error)
+                case _:
+                    pass
+
+    def node_gone(self, moment: Moment, node: str) -> None:
+        """A node is lost or leaves: what it ran of a fork goes where the exact units go."""
+        for unit in self._state.on_node(node):
+            self._down(moment, unit, failed=False, error=None)
+
+    def _down(self, moment: Moment, unit: ForkUnit, *, failed: bool, error: str | None) -> None:
+        self.reports.pop(str(unit.unit), None)
+        self._out.record(
+            ForkDown(
+                at=moment.now,
+                cause=moment.cause,
+                unit=unit.unit,
+                generation=unit.generation,
+                failed=failed,
+                error=error,
+            )
+        )
+
+    # Beginning and end
+
+    def opened(self, moment: Moment, *, anew: bool) -> None:
+        """A coordinator leads from now on; `anew`: in a launch of its own."""
+        live = self._state.live
+        if live is None:
+            for fork in self._state.forks[-1:]:
+                self._out.send(EndFork(cause=moment.cause, fork=fork.number, reason=fork.why))
+        elif anew:
+            self._end(moment, live, "the run was stopped", stop=False)
+        else:
+            self._put(moment, live)
+
+    def look(self, moment: Moment) -> None:
+        """See whether a fork is to begin or to end, and place what has no node."""
+        if self._policy.after_s is None or self._run.stopping:
+            return
+        live = self._state.live
+        silent = self._silent()
+        if live is not None:
+            why, hopeless = self._over(moment, live, silent)
+            if why is None:
+                self._place(moment, live)
+                return
+            self._end(moment, live, why, hopeless=hopeless)
+            if hopeless:
+                return
+        # What ended the last one without hope ends the next one as well.
+        over_at = self._state.forks[-1].ended_at if self._state.hopeless else None
+        due = {
+            unit
+            for unit, since in silent.items()
+            if self._due(unit, since, moment.now) and (over_at is None or since > over_at)
+        }
+        if due:
+            self._begin(moment, due, silent)
+
+    def _begin(self, moment: Moment, due: set[UnitId], silent: Mapping[UnitId, float]) -> None:
+        forked = self._downstream(due)
+        exact = [
+            record.unit
+            for record in self._units.units.values()
+            if record.unit.segment in forked and not record.unit.replica
+        ]
+        if not exact:
+            return
+        number = self._state.next_number
+        first = min(silent[unit] for unit in due)
+        down = tuple(sorted(silent))
+        names = ", ".join(map(str, sorted(due)))
+        sinks = [name for name in self._ends() if name in forked]
+        shares = [(name, self._policy.predicted(name, map(str, down))) for name in sinks]
+        self._out.record(
+            ForkBegan(
+                at=moment.now,
+                cause=moment.cause,
+                fork=number,
+                units=tuple(unit.forked(number) for unit in exact),
+                silent=down,
+                reason=f"{names} gone for {moment.now - first:.1f} s",
+                fidelity=tuple((name, share) for name, share in shares if share is not None),
+            )
+        )
+        live = self._state.live
+        if live is not None:
+            self._put(moment, live)
+            self._place(moment, live)
+
+    def _put(self, moment: Moment, live: ForkRecord) -> None:
+        self._out.send(
+            PutFork(
+                cause=moment.cause,
+                fork=live.number,
+                units=tuple(unit.unit for unit in live.units.values()),
+                silent=live.silent,
+                patience_s=self._policy.after_s or 0.0,
+                reason=live.reason,
+            )
+        )
+
+    def _over(
+        self, moment: Moment, live: ForkRecord, silent: Mapping[UnitId, float]
+    ) -> tuple[str | None, bool]:
+        """Why a fork ends, None if it does not; and whether none is to follow it for now."""
+        policy = self._policy
+        failed = next((u for u in live.units.values() if u.failures >= MOST_FAILURES), None)
+        if failed is not None:
+            why = (failed.error or "it stopped by itself").strip().splitlines()[-1]
+            return f"{failed.unit} failed {failed.failures} times: {why}", True
+        if moment.now - live.began_at > policy.most_s:
+            return f"it has lived for {policy.most_s:g} s", True
+        gone = [u.unit for u in live.units.values() if str(u.unit.exact) not in self._units.units]
+        if gone:
+            return f"{gone[0].exact} has handed its stream over", False
+        segments = {unit.unit.exact.segment for unit in live.units.values()}
+        ahead = max((fork - exact for _, fork, exact in self._sinks(live, segments)), default=0)
+        if ahead > policy.most_epochs:
+            return f"it is {ahead} epochs ahead of the exact results", True
+        due = {unit for unit, since in silent.items() if self._due(unit, since, moment.now)}
+        if not self._downstream(due) <= segments:
+            names = ", ".join(map(str, sorted(due)))
+            return f"{names} gone as well, which concerns more sinks", False
+        if any(self._downstream({unit}) & segments for unit in silent):
+            self._target = None
+            return None, False
+        if self._target is None:
+            # The fork goes on meanwhile: to come where it is now is enough, or it might never end
+            # on a machine that is too slow for both.
+            self._target = {u.exact: reached for u, reached, _ in self._sinks(live, segments)}
+        behind = [target - self._signs.epoch(exact) for exact, target in self._target.items()]
+        if max(behind, default=0) <= self._slack:
+            return "the exact results have caught up", False
+        return None, False
+
+    def _sinks(self, live: ForkRecord, segments: set[str]) -> list[tuple[UnitId, int, int]]:
+        """The fork's sinks, or what comes next to them: how far each is, and its exact unit."""
+        ends = [name for name in self._ends() if name in segments]
+        last = ends or [name for name in self._reads if name in segments][-1:]
+        return [
+            (unit.unit, self.reports[name].epoch, self._signs.epoch(unit.unit.exact))
+            for name, unit in live.units.items()
+            if unit.unit.exact.segment in last and name in self.reports
+        ]
+
+    def _end(
+        self,
+        moment: Moment,
+        live: ForkRecord,
+        why: str,
+        *,
+        hopeless: bool = False,
+        stop: bool = True,
+    ) -> None:
+        self.reports.clear()
+        self._target = None
+        self._out.record(
+            ForkEnded(
+                at=moment.now, cause=moment.cause, fork=live.number, reason=why, hopeless=hopeless
+            )
+        )
+        self._out.send(EndFork(cause=moment.cause, fork=live.number, reason=why))
+        for unit in live.units.values():
+            # They find the end by themselves; this is sooner.
+            if stop and unit.node and self._connections.connected_since(unit.node) is not None:
+                self._out.send(
+                    StopUnit(
+                        cause=moment.cause,
+                        node=unit.node,
+                        unit=unit.unit,
+                        generation=unit.generation,
+                    )
+                )
+
+    def _place(self, moment: Moment, live: ForkRecord) -> None:
+        """Every unit of a fork runs where its exact one stands."""
+        for unit in live.units.values():
+            if unit.node is not None:
+                continue
+            home = self._home(unit.unit.exact)
+            if home is None or home.node is None or home.incarnation is None:
+                continue
+            self._out.record(
+                ForkPlaced(
+                    at=moment.now,
+                    cause=moment.cause,
+                    unit=unit.unit,
+                    generation=unit.generation + 1,
+                    node=home.node,
+                    incarnation=home.incarnation,
+                )
+            )
+            self._out.send(_start(moment, unit, home.node))
+
+    def _home(self, exact: UnitId) -> UnitRecord | None:
+        own = self._units.units.get(str(exact))
+        for record in ([own] if own else []) + self._units.partners(exact):
+            if record.node is not None and self._connections.connected_since(record.node):
+                return record
+        return None
+
+    # Who is silent, and who reads it
+
+    def _silent(self) -> dict[UnitId, float]:
+        """Exact units whose log nobody writes, each with since when."""
+        found: dict[UnitId, float] = {}
+        for recovery in self._recoveries.under_way.values():
+            self._note(found, recovery.unit, recovery.failed_at)
+        for record in self._units.units.values():
+            if record.phase == "held":
+                last = max((*record.errors, *record.crashes, *record.shortages), default=0.0)
+                self._note(found, record.unit, last)
+        return found
+
+    def _note(self, found: dict[UnitId, float], unit: UnitId, since: float) -> None:
+        own = UnitId(segment=unit.segment, shard=unit.shard, change=unit.change)
+        others = self._units.partners(unit)
+        if not any(other.phase == "running" for other in others):
+            found[own] = min(since, found.get(own, since))
+
+    def _due(self, unit: UnitId, since: float, now: float) -> bool:
+        after = 0.0 if unit.segment in self._policy.at_once else self._policy.after_s
+        return after is not None and bool(self._downstream({unit})) and now - since >= after
+
+    def _downstream(self, units: Iterable[UnitId]) -> set[str]:
+        """Segments that read what some units make, and all behind them."""
+        made = {unit.segment for unit in units}
+        found: set[str] = set()
+        for name, read in self._reads.items():
+            if not (made | found).isdisjoint(read):
+                found.add(name)
+        return found
+
+    def _ends(self) -> list[str]:
+        """Segments that nobody reads: the sinks."""
+        read = {name for names in self._reads.values() for name in names}
+        return [name for name in self._reads if name not in read]
+
+
+def _start(moment: Moment, unit: ForkUnit, node: str) -> StartUnit:
+    return StartUnit(
+        cause=moment.cause,
+        node=node,
+        unit=unit.unit,
+        generation=unit.generation,
+        clone_from=None,
+    )
