@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from holdfast.streams.records import Change
 
 LOOK_S = 0.1
-PREPARE_S = 5.0
-"""Heirs have parents hand over when they are ready. If none comes in this time, nobody has started
-them, and parents name them when they have handed over."""
 
 
 def scale(
@@ -86,11 +83,9 @@ def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int]
     from holdfast.runtime.rescale import carry_out, outcome
 
     found: dict[tuple[str, int], dict[str, Any]] = {}
-    left = {change.stream for change in put}
-    prepared = min(end, time.monotonic() + PREPARE_S)
+    for stream in {change.stream for change in put}:
+        carry_out(log, stream)
     while len(found) < len(put) and time.monotonic() < end:
-        while left and time.monotonic() >= prepared:
-            carry_out(log, left.pop())
         for change in put:
             done = outcome(log, change)
             if done is not None:
@@ -103,8 +98,6 @@ def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int]
                     "pause_s": round(done.pause_s, 3),
                 }
         time.sleep(LOOK_S)
-    for stream in left:
-        carry_out(log, stream)
     return found
 
 

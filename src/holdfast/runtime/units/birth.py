@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 from holdfast.runtime.log.slicelog import SupersededError
 from holdfast.runtime.log.takeable import Takeable
@@ -17,17 +16,11 @@ BIRTH_LOOK_S = 0.02
 
 
 def await_birth(
-    context: UnitContext,
-    protocol: Repairs,
-    progress: Progress,
-    stopping: threading.Event,
-    *,
-    meanwhile: Callable[[], None] = lambda: None,
+    context: UnitContext, protocol: Repairs, progress: Progress, stopping: threading.Event
 ) -> Birth:
     """Where the unit begins; waits until those before it have handed over.
 
-    One that waits is warm, and counts as running: it has nothing to take. `meanwhile` is called
-    once by one that has to wait.
+    One that waits is warm, and counts as running: it has nothing to take.
     """
     log, name, waits = context.log, context.name, False
     while True:
@@ -38,10 +31,9 @@ def await_birth(
             raise SupersededError(f"{name}: the change that made it was overtaken")
         if not waits:
             waits = True
-            progress.tell(state="running", doing="waiting for its parents to hand over")
-            meanwhile()
-            # Only now are parents to hand over: they have worked while this one was being prepared.
+            # Whoever put the change may have died before it was carried out.
             log.run(protocol.carry_out(context.unit.segment))
+            progress.tell(state="running", doing="waiting for its parents to hand over")
         if stopping.wait(BIRTH_LOOK_S):
             raise SupersededError(f"{name} was stopped before it was born")
         log.check_current(name, context.generation, context.replica)

@@ -82,9 +82,6 @@ class NativeSourceUnit(SparkUnit):
         self._watermark: tuple[int, int | None] = (-1, None)
         """Number of the last batch published here, and the watermark it left behind."""
 
-    def _plan_ahead(self) -> None:
-        """Where Spark goes on is known when the unit is born."""
-
     def _run_query(self) -> None:
         while not self._stopping.is_set():
             self._align()

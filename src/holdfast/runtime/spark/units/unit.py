@@ -96,8 +96,6 @@ class SparkUnit:
         """What batches leave out while this query runs."""
         self._adopted: set[int] = set()
         """Batches that failed here and are published, so need not be run."""
-        self._planned: DataFrame | None = None
-        """The query, if it was planned before it could be started."""
         self._heed_repairs = -1
         """Up to this epoch, slices that are read may have been made again."""
         self._chance = any(
@@ -155,7 +153,8 @@ class SparkUnit:
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must be able to tell
             self._failed(error)
         else:
-            why = None if self._stopping.is_set() else "its query ended though nobody stopped it"
+            asked = self._stopping.is_set()
+            why = None if asked else "its query ended though nobody stopped it"
             self.progress.tell(state="stopped", error=why)
 
     def _prepare(self) -> None:
@@ -163,12 +162,11 @@ class SparkUnit:
         context = self.context
         context.log.claim(context.name, context.generation, context.replica)
         self._protocol = context.log.steps()
-        born = await_birth(
-            context, self._protocol, self.progress, self._stopping, meanwhile=self._plan_ahead
-        )
+        born = await_birth(context, self._protocol, self.progress, self._stopping)
         self._takeable = follow_inputs(context, born)
         folder, own = self._checkpoints(), context.generation
-        source = self._clone_source(generations(folder))
+        there = generations(folder)
+        source = self._clone_source(there)
         if context.lead.shared and clone_partner(context, source, rows=self._partitions):
             self._tidy(keep_from=own)
             return
@@ -199,22 +197,10 @@ class SparkUnit:
             return self._clone_from
         return newest_generation(there, self.context.generation)
 
-    def _plan_ahead(self) -> None:
-        """What takes a while and needs no state, while parents have not handed over yet."""
-        self._planned = self._plan()
-
     def _run_query(self) -> None:
-        self.context.log.store.delete(self._stop_marker())
-        self._failure = self._number = None
-        frame, self._planned = self._planned or self._plan(), None
-        try:
-            self._follow(frame)
-        finally:
-            self._side.close()
-
-    def _plan(self) -> DataFrame:
-        """The query, up to its start."""
         context, segment = self.context, self.context.segment
+        context.log.store.delete(self._stop_marker())
+        self._failure = self._number = None
         self._skips = skips_to_use(context.log, context.name, self._stored)
         self._share = share_of(context)
         session = unit_session(
@@ -248,17 +234,21 @@ class SparkUnit:
             stopping=self._stopping,
             failed=self._not_planned,
         )
+        try:
+            self._follow(session)
+        finally:
+            self._side.close()
+
+    def _follow(self, session: SparkSession) -> None:
+        context, segment = self.context, self.context.segment
         frames = read_frames(session, self._spec, self._side.rows)
         share = self._share.partitions or 1
         result = build(self._pipeline, context.deployment, segment, frames, partitions=share)
         self._lag_us = output_lag_us(self._pipeline, result)
         column = event_column(self._pipeline, result.schema)
         self._promise = promise_of(self._pipeline, segment, column)
-        return self._side.writing(result)
-
-    def _follow(self, frame: DataFrame) -> None:
-        context = self.context
-        upserts = any(boundary.mode == "upsert" for boundary in context.segment.outputs)
+        frame = self._side.writing(result)
+        upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
         if self._stopping.is_set():
             return
         with self._starts:  # one at a time: starting is all work for one core
