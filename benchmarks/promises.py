@@ -51,7 +51,7 @@ class Subject:
         app = str(self.app)
         planned = ["plan", app, "--stats", str(stats), "--method", "joint", "--json"]
         return [
-            (stats, ["profile", app, "--quick", "--json"]),
+            (stats, ["profile", app, "--quick", "--json", "--out", str(stats)]),
             (plan, [*planned, "--max-latency", MAX_LATENCY, "--max-replicas", "0"]),
             (proof, ["prove", app, "--plan", str(plan), "--json", "--run-dir", "RUN"]),
         ]

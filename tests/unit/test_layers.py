@@ -42,13 +42,14 @@ EDGES = {
         "control deployment draw faults health pipeline plan rundir runtime streams topology verify"
     ),
     "reproduce": "draw plan planners testing topology",
-    "rundir": "deployment health storage",
+    "rundir": "deployment health storage streams",
     "runtime": "control deployment pipeline rundir storage streams",
     "scripting": "cli draw pipeline plan planners predict prove rundir runtime topology",
     "storage": "",
     "streams": "deployment",
     "testing": (
-        "control deployment health pipeline planners predict rundir runtime streams topology verify"
+        "control deployment faults health pipeline planners predict rundir runtime streams "
+        "topology verify"
     ),
     "topology": "",
     "verify": "",

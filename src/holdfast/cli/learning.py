@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from holdfast.predict.learned import Learned, Recovery, Seen
 
@@ -38,10 +38,12 @@ def read_learned(run_dir: Path) -> Learned:
 
 def looked_at(view: RunView) -> tuple[dict[str, Seen], list[Recovery]]:
     """One look at every segment whose units all run, and the recoveries that have ended."""
+    from holdfast.deployment import UnitId
+
     units: dict[str, list[Seen]] = {}
     idle = set()
     for unit in view.units:
-        segment = unit.unit.rpartition("#")[0].rpartition(".")[0]
+        segment = UnitId.parse(unit.unit).segment
         if unit.phase != "running" or unit.leads is False or not unit.batch_ms:
             idle.add(segment)
             continue
@@ -54,7 +56,7 @@ def looked_at(view: RunView) -> tuple[dict[str, Seen], list[Recovery]]:
     recoveries = [
         Recovery(
             id=one.id,
-            segment=one.unit.rpartition("#")[0].rpartition(".")[0],
+            segment=UnitId.parse(one.unit).segment,
             detect_s=one.detect_s,
             restore_s=one.restore_s,
         )
@@ -79,6 +81,9 @@ class Keeper:
     """Keeps what a run teaches, while it runs."""
 
     run_dir: Path
+    say: Callable[[str], None]
+    """Told when nothing can be written, once."""
+    _failed: bool = field(default=False, init=False)
     _learned: Learned = field(init=False)
     _looked: float = field(default=0.0, init=False)
     _saved: float = field(default=0.0, init=False)
@@ -98,13 +103,24 @@ class Keeper:
             self.save()
 
     def save(self) -> None:
-        """Write it down."""
+        """Write it down; a run goes on if that fails, and learns on."""
         from holdfast.rundir.paths import LEARNED
         from holdfast.storage import open_storage
 
         self._saved = time.monotonic()
         text = json.dumps(self._learned.to_json())
-        open_storage(self.run_dir).replace(LEARNED, text.encode())
+        try:
+            open_storage(self.run_dir).replace(LEARNED, text.encode())
+        except OSError as error:
+            if not self._failed:
+                self.say(f"warning: what this run teaches cannot be kept: {error}")
+            self._failed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.save()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +174,11 @@ def expectations(
 
     model = RecoveryModel(topology, statistics)
     prediction = _predicted(topology, statistics, plan)
+    segments = _segment_plans(topology, plan)
+    # A run counts a batch from when its input is there, as a model counts its lag.
+    lag = model.paced(segments, prediction.pace).lag_s
     found = {}
-    for i, segment in enumerate(_segment_plans(topology, plan)):
+    for i, segment in enumerate(segments):
         inside = set(segment.operators)
         read = [u for v in inside for u in topology.upstream[v] if u not in inside]
         rows = [float(model.load.emitted.value[u]) for u in read]
@@ -170,7 +189,7 @@ def expectations(
             plan=segment,
             operators=planned.operators,
             rate_in=sum(rows),
-            batch_s=float(prediction.pace.batch_s[i]),
+            batch_s=float(lag[i]),
             state_bytes=float(model.load.state.value[list(segment.operators)].sum()),
             restore_s=float(prediction.phases.restore[i]),
         )

@@ -1,54 +1,130 @@
-"""`holdfast paths`: which path each split takes, and taking another one."""
+"""`holdfast paths`: which path each split takes, its circuit breakers, and what to tell them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from holdfast.cli.run import Json, RunDir, find_run
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from holdfast.control.status import SplitView
+    from holdfast.health.policy import Policy
+
 
 def paths(
-    take: Annotated[
-        str | None, typer.Argument(help="SPLIT:PATH to take from now on; default: show all.")
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[open|close|prefer]",
+            help="open: do not use a path; close: trust it again; prefer: use it whenever it may "
+            "be used. SPLIT:PATH alone is `prefer SPLIT:PATH`.",
+        ),
+    ] = None,
+    path: Annotated[
+        str | None,
+        typer.Argument(help="SPLIT:PATH; of `prefer`, SPLIT alone means by order again."),
     ] = None,
     run_dir: RunDir = None,
-    reason: Annotated[str, typer.Option(help="Kept with the change.")] = "asked for by hand",
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Show all settings of breakers and rules.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show which path each split takes, or have one take another path while it runs.
+    """Show which path each split takes and the state of every breaker, or change it.
 
     Every row is made once: the old path is left where it is, the new one begins right there.
     """
+    from rich.console import Console
+
+    from holdfast.control.client import ControlClient
+    from holdfast.control.shell.wire import ConnectionLostError
     from holdfast.errors import BadInputError
     from holdfast.rundir.spec import read_spec
-    from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.paths import carried, splits
-    from holdfast.runtime.paths import take as take_path
-    from holdfast.runtime.rescale import announce
 
     directory = find_run(None, run_dir)
-    known = {segment.name: segment for segment in splits(read_spec(directory).deployment)}
-    log = SliceLog(directory)
-    if take is not None:
-        split, _, path = take.partition(":")
-        if split not in known or not path:
-            names = ", ".join(f"{name}:{one}" for name, s in known.items() for one in s.paths)
-            raise BadInputError(f"no path {take!r}", hint=f"there are: {names or 'none'}")
-        change = take_path(log, known[split], path, reason=reason)
-        if change is not None:
-            announce(directory, [change])
-    found: list[dict[str, Any]] = [
-        {**asdict(carried(log, segment)), "paths": list(segment.paths)}
-        for segment in known.values()
-    ]
+    spec = read_spec(directory)
+    asked = _asked(what, path, {item.name: item.paths for item in spec.deployment.segments})
+    try:
+        with ControlClient(directory) as client:
+            if asked is not None:
+                client.ask_path(*asked)
+            found = client.status().splits
+    except ConnectionLostError as error:
+        raise BadInputError(str(error), where=str(directory), hint="does it run?") from None
+    shown = _settings(spec.policy) if settings or as_json else {}
     if as_json:
-        print(json.dumps({"splits": found}))  # noqa: T201
+        splits = [asdict(item) for item in found]
+        print(json.dumps({"splits": splits, "settings": shown}))  # noqa: T201
         return
-    for one in found:
-        others = ", ".join(name for name in one["paths"] if name != one["path"])
-        since = f"change {one['change']}: {one['reason']}" if one["change"] else "the run began"
-        print(f"{one['split']}: {one['path']} since {since}; others: {others}")  # noqa: T201
+    console = Console()
+    for item in found:
+        console.print(headline(item))
+        console.print(breakers_table(item))
+    for name, value in shown.items():
+        console.print(f"{name} = {value}")
+
+
+def headline(split: SplitView) -> str:
+    """One line about a split."""
+    if split.active is None:
+        return f"{split.split}: all paths are down; its input waits in the log"
+    preferred = f", {split.preferred} preferred" if split.preferred else ""
+    late = f", taking over from {split.carried}" if split.carried not in ("", split.active) else ""
+    return f"{split.split}: {split.active}{preferred}{late}"
+
+
+def breakers_table(split: SplitView) -> Table:
+    """The breakers of a split, in the order of its paths."""
+    from rich.table import Table
+
+    table = Table("path", "breaker", "for", "bad probes", "next probe", "why", box=None)
+    for item in split.paths:
+        table.add_row(
+            item.path,
+            f"{item.state}{' by hand' if item.by_hand else ''}",
+            f"{item.for_s:.0f} s",
+            str(item.bad_probes),
+            "" if item.probe_in_s is None else f"in {max(0.0, item.probe_in_s):.0f} s",
+            item.why,
+        )
+    return table
+
+
+def _asked(
+    what: str | None, path: str | None, known: Mapping[str, tuple[str, ...]]
+) -> tuple[Literal["open", "close", "prefer"], str, str] | None:
+    """What to ask for; None: nothing. Raises BadInputError for what there is not."""
+    from holdfast.errors import BadInputError
+
+    if what is None:
+        return None
+    place = what if path is None else path
+    verb: Literal["open", "close", "prefer"] = "prefer"
+    match what if path is not None else "prefer":
+        case "open" | "close" | "prefer" as asked:
+            verb = asked
+        case other:
+            raise BadInputError(f"cannot {other} a path", hint="open, close or prefer SPLIT:PATH")
+    split, _, name = place.partition(":")
+    by_order = verb == "prefer" and path is not None and not name
+    if name not in known.get(split, ()) and not (by_order and known.get(split)):
+        names = ", ".join(f"{one}:{path}" for one, paths in known.items() for path in paths)
+        raise BadInputError(f"no path {place!r}", hint=f"there are: {names or 'none'}")
+    return verb, split, name
+
+
+def _settings(policy: Policy) -> dict[str, float | None]:
+    """All settings of a run, by the names that `--breaker` knows."""
+    from holdfast.health.nexus.classify import rule_settings
+
+    found: dict[str, float | None] = {**asdict(policy.breaker), **rule_settings()}
+    for rule, values in policy.rules.items():
+        found.update({f"{rule}.{name}": value for name, value in values.items()})
+    return found

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from holdfast.prove.failover import Failovers
     from holdfast.prove.judge import Comparison, Recovered
     from holdfast.prove.result import Audience, Proof, Struck
     from holdfast.topology.graph import Topology
@@ -209,7 +208,7 @@ def show_proof(console: Console, proof: Proof) -> None:
     console.print(f"bound {kept}: {measured - proof.broken} of {measured} recoveries within it")
     console.print(f"[dim]{bound_rule(proof.comparisons)}[/]")
     if proof.failovers is not None:
-        console.print(failover_words(proof.failovers))
+        console.print(proof.failovers.words())
     if proof.verdict is None:
         console.print("results [yellow]not checked[/]: the pipeline has no expected computation")
     elif proof.verdict.ok:
@@ -222,17 +221,6 @@ def show_proof(console: Console, proof: Proof) -> None:
                 console.print(f"  {finding.kind} {finding.name}: {said or finding.difference}")
     if proof.stop.left:
         console.print(f"[red]processes left behind: {proof.stop.left}[/]")
-
-
-def failover_words(found: Failovers) -> str:
-    """What the loss of leaders did to their streams, in a line."""
-    told = found.to_json()
-    later, after = told["later_than_usual"], told["next_slice"]
-    return (
-        f"failovers: {found.in_time} of {told['n']} without a late slice; later than usual "
-        f"{seconds(later['median'])} (95%: {seconds(later['p95'])}), next slice after "
-        f"{seconds(after['median'])} (95%: {seconds(after['p95'])})"
-    )
 
 
 def recovery_table(proof: Proof) -> Table:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.errors import BadInputError
+from holdfast.errors import BadInputError, CheckFailedError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.clock import Clock
     from holdfast.reproduce import Effort, Figure, Reproduction
+    from holdfast.testing.adaptations import Adapted
     from holdfast.testing.trials import Measured, Trial
     from holdfast.topology.graph import Topology
 
@@ -23,7 +25,8 @@ _OUT = Path("out/reproduce")
 
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(help="ftc, fastrecover, ppa or spate.", show_default=False)
+        str | None,
+        typer.Argument(help="ftc, fastrecover, ppa, pathfinder or spate.", show_default=False),
     ] = None,
     figure: Annotated[
         str | None,
@@ -64,7 +67,9 @@ def reproduce(
     if figure is None:
         chosen = tuple(item for item in chosen if not item.measured)
     folder = out if out is not None or as_json else _OUT
-    effort = Effort(full=full, clock=_cpu_clock(), topology=_shipped, lab=_lab)
+    effort = Effort(
+        full=full, clock=_cpu_clock(), topology=_shipped, lab=_lab, paths_lab=_paths_lab
+    )
     made = _make(chosen, effort, folder, quiet=as_json)
     if as_json:
         typer.echo(json.dumps({"figures": [item.to_json() for item in made]}))
@@ -170,6 +175,22 @@ def _write(made: Reproduction, folder: Path) -> list[Path]:
             f"cannot be written: {error.strerror}", where=f"--out {folder}"
         ) from None
     return [page, *pictures, numbers]
+
+
+def _paths_lab(kinds: Sequence[str]) -> tuple[Adapted, ...]:
+    """Break a path of the shipped example on this machine, by each kind of fault in turn."""
+    import tempfile
+
+    from holdfast.cli.shipped import shipped
+    from holdfast.runtime.spark.start.prepare import prepare
+    from holdfast.testing.path_trials import adapt
+
+    prepare(lambda line: typer.echo(line, err=True))
+    with tempfile.TemporaryDirectory(prefix="holdfast-paths-") as folder:
+        found, exact = adapt(shipped("locations.py"), kinds, Path(folder) / "run")
+    if not exact:
+        raise CheckFailedError("rows were lost or doubled")
+    return tuple(found)
 
 
 def _lab(trial: Trial) -> Measured:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from holdfast.cli import tentative as tentative_results
+from holdfast.cli.breakers import Breaker, own_nodes, with_paths
 from holdfast.cli.deployment import (
     Batch,
     Cut,
@@ -75,6 +76,7 @@ def run(
     max_units: Annotated[
         int, typer.Option("--max-units-per-node", min=1, help="Maximum units per node.")
     ] = 16,
+    breaker: Breaker = None,
     recovery_order: Annotated[
         Literal["inc", "topological"],
         typer.Option(help="Who comes back first when places are too few for all that failed."),
@@ -159,6 +161,7 @@ def run(
             _policy(deployment, count, max_units, together, order),
             tentative=tentative_results.tentative(tentative_after, pipeline, deployment, planned),
         )
+        policy = with_paths(policy, deployment, breaker or ())
         return RunSpec(app=app, host=host, deployment=deployment, policy=policy, options=options)
 
     spec = spec_of(deployment)
@@ -170,7 +173,7 @@ def run(
     if host == "spark":
         sound_pipeline(app, _note, made=pipeline)
     launch = LaunchSettings(
-        nodes=count,
+        nodes=count + own_nodes(deployment),
         spares=plan_spares(planned, spares),
         domains=domains,
         coordinators=coordinators,
@@ -360,9 +363,10 @@ def _policy(
     from holdfast.health.policy import Policy
 
     most = max([len(group) for group in together], default=0)
-    if len(deployment.replicas()) > nodes * max_units or most > max_units:
+    units = len(deployment.replicas()) - own_nodes(deployment)
+    if units > nodes * max_units or most > max_units:
         raise BadInputError(
-            f"{len(deployment.replicas())} units do not fit on {nodes} nodes of {max_units} each",
+            f"{units} units do not fit on {nodes} nodes of {max_units} each",
             hint="more --nodes, or a larger --max-units-per-node",
         )
     return Policy(
@@ -387,11 +391,11 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
     drawn = console.is_terminal and not quiet
     end: float | None = None
     epoch_s = local.spec.deployment.epoch_s
-    keeper = Keeper(local.run_dir)
     view: RunView | None = None
     said = ""
     warned: str | None = None
-    with Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext() as live:
+    shown = Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext()
+    with Keeper(local.run_dir, _note) as keeper, shown as live:
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
@@ -412,7 +416,6 @@ def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | 
             pause = 0.5 if end is None else max(0.0, min(0.5, end - time.monotonic()))
             if local.launcher.finished.wait(pause):
                 break
-    keeper.save()
     return view
 
 

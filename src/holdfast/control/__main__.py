@@ -15,10 +15,13 @@ from pathlib import Path
 from holdfast.clock import SystemClock
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.election import DEPOSED, Election
+from holdfast.control.paths import path_versions
+from holdfast.control.shell.carriers import Carriers
 from holdfast.control.shell.follow import Follower
 from holdfast.control.shell.seat import DeposedError, Seat
 from holdfast.control.shell.server import Shell
 from holdfast.errors import BadInputError, CorruptLogError
+from holdfast.health.nexus.classify import Nexus, load_rules
 from holdfast.rundir.spec import BAD_INPUT, RunSpec, read_spec
 
 ORPHANED = 3
@@ -72,6 +75,7 @@ async def _run(options: argparse.Namespace) -> int:
         run_dir=options.run_dir,
         launch=options.launch,
         name=options.name,
+        carriers=Carriers(options.run_dir, spec.deployment, writer=holder),
     )
     finished = await shell.serve(host=options.listen, parent_pid=options.parent_pid)
     return 0 if finished else ORPHANED
@@ -87,6 +91,8 @@ def _coordinator(spec: RunSpec) -> Coordinator:
             segment.name: segment.batch_epochs * deployment.epoch_s
             for segment in deployment.segments
         },
+        splits=path_versions(deployment),
+        nexus=Nexus(load_rules(settings=spec.policy.rules)),
         reads={segment.name: deployment.streams_read(segment) for segment in deployment.segments},
         slack=2 * max((segment.batch_epochs for segment in deployment.segments), default=1),
     )

@@ -1,10 +1,10 @@
-"""Talk to a running coordinator: status, kill, retry, stop, a stream of views."""
+"""Talk to a running coordinator: status, kill, retry, paths, stop, a stream of views."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
 from holdfast.control.status import RunView
@@ -54,6 +54,10 @@ class ControlClient:
             children=children,
             reason=reason,
         )
+
+    def ask_path(self, what: Literal["open", "close", "prefer"], split: str, path: str) -> None:
+        """Have a path left, trusted again, or preferred (empty: by order again)."""
+        self._ask(op="path", what=what, split=split, path=path)
 
     def stop(self) -> None:
         """Begin to stop the run; it goes on while this returns."""

@@ -46,6 +46,46 @@ class StopUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakePath:
+    """See that a path carries a split's stream, on the records; answered by `PathCarried`.
+
+    Repeating the command has no further effect.
+    """
+
+    kind: Literal["take_path"] = "take_path"
+    cause: str
+    split: str
+    path: str
+    """Empty: leave it as it is, and only say how it is."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartProbe:
+    """Run a path on a share of its input for nobody to read; heartbeats say how it does."""
+
+    kind: Literal["start_probe"] = "start_probe"
+    cause: str
+    node: str
+    split: str
+    path: str
+    probe: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopProbe:
+    """End a probe, or forget one that has ended."""
+
+    kind: Literal["stop_probe"] = "stop_probe"
+    cause: str
+    node: str
+    split: str
+    path: str
+    probe: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dismiss:
     """Ask a node process to stop its units and exit."""
 
@@ -99,6 +139,18 @@ class Finish:
     cause: str
 
 
-Command: TypeAlias = Record | StartUnit | StopUnit | Dismiss | Fence | PutFork | EndFork | Finish
-NodeCommand: TypeAlias = StartUnit | StopUnit | Dismiss
+Command: TypeAlias = (
+    Record
+    | StartUnit
+    | StopUnit
+    | TakePath
+    | StartProbe
+    | StopProbe
+    | Dismiss
+    | Fence
+    | PutFork
+    | EndFork
+    | Finish
+)
+NodeCommand: TypeAlias = StartUnit | StopUnit | StartProbe | StopProbe | Dismiss
 """Those that go to a node."""

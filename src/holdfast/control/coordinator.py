@@ -2,10 +2,10 @@
 
 `handle(event, now)` gives the commands to carry out, in order. It composes the machines of this
 package: run (its beginning and end), membership (nodes), units (failures and budgets), recovery
-(phases), replication (followers), handover (heirs), forking (tentative results), placement (where).
-Each is given its own part of the state and an outlet for its own facts and commands; what it sees
-of another's is a Protocol in its own file. A shell feeds it events and the time; the simulator
-feeds the same code from a virtual world.
+(phases), replication (followers), handover (heirs), paths (breakers), forking (tentative results),
+placement (where). Each is given its own part of the state and an outlet for its own facts and
+commands; what it sees of another's is a Protocol in its own file. A shell feeds it events and the
+time; the simulator feeds the same code from a virtual world.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from holdfast.control.forking import Forking
 from holdfast.control.handover import HandoverLife
 from holdfast.control.membership import Membership
 from holdfast.control.outlet import Ledger, Moment
+from holdfast.control.paths import PathLife, Splits
 from holdfast.control.placement import Placement
 from holdfast.control.pool import Pool
 from holdfast.control.recovery import RecoveryLife
@@ -30,6 +31,7 @@ from holdfast.control.state import State
 from holdfast.control.units import UnitLife
 from holdfast.control.vitals import Vitals
 from holdfast.deployment import UnitId
+from holdfast.health.nexus.classify import Nexus, default_rules
 from holdfast.health.policy import Policy
 
 
@@ -43,6 +45,8 @@ class Coordinator:
         units: tuple[UnitId, ...],
         policy: Policy | None = None,
         intervals: Mapping[str, float] | None = None,
+        splits: Splits | None = None,
+        nexus: Nexus | None = None,
         reads: Mapping[str, tuple[str, ...]] | None = None,
         slack: int = 2,
     ) -> None:
@@ -51,12 +55,16 @@ class Coordinator:
         units: what is to run, upstream first.
         policy: how failures are detected and answered.
         intervals: the batch interval of each segment, seconds.
+        splits: the paths of each split.
+        nexus: judges them; None: by the rules that come with Holdfast.
         reads: the segments that each segment reads, upstream first.
         slack: epochs that a sink may lie behind another and have caught up with it.
         """
         self.policy = policy or Policy()
         self.units = units
         self.intervals = dict(intervals or {})
+        self.splits = splits or {}
+        self._nexus = nexus or Nexus(default_rules())
         self._reads, self._slack = dict(reads or {}), slack
         self._last_event_at: float | None = None
         self._compose(State.new(pipeline))
@@ -66,6 +74,7 @@ class Coordinator:
         self.state = state
         self.vitals = vitals = Vitals(pool=Pool(room=self.policy.max_units_per_node))
         self._out = ledger = Ledger(state)
+        state.unit_state.alone = frozenset(self.policy.alone)
         recovery = RecoveryLife(state=state.recovery_state, out=ledger)
         self._handover = HandoverLife(
             state=state.unit_state, signs=vitals.unit_signs, loads=vitals.pool, out=ledger
@@ -77,6 +86,7 @@ class Coordinator:
             policy=self.policy,
             out=ledger,
         )
+        self.paths = self._path_life(ledger)
         self._units = UnitLife(
             state=state.unit_state,
             signs=vitals.unit_signs,
@@ -86,6 +96,7 @@ class Coordinator:
             loads=vitals.pool,
             run=state.run,
             replicas=replicas,
+            paths=self.paths,
             policy=self.policy,
             intervals=self.intervals,
             out=ledger,
@@ -128,6 +139,19 @@ class Coordinator:
             out=ledger,
         )
 
+    def _path_life(self, ledger: Ledger) -> PathLife:
+        return PathLife(
+            splits=self.splits,
+            state=self.state.path_state,
+            units=self.state.unit_state,
+            signs=self.vitals.unit_signs,
+            loads=self.vitals.pool,
+            heirs=self._handover,
+            nexus=self._nexus,
+            policy=self.policy,
+            out=ledger,
+        )
+
     def replay(self, state: State | None, facts: Iterable[Fact]) -> None:
         """Take over from a journal: the last snapshot, if any, and what followed."""
         if state is not None:
@@ -146,9 +170,10 @@ class Coordinator:
         self._last_event_at = now
         match event:
             case e.Heartbeat():
-                self._membership.heartbeat(moment, event)
+                self._heartbeat(moment, event)
             case e.Tick():
                 self._membership.sweep(moment)
+                self.paths.tick(moment)
             case e.NodeHello():
                 self._membership.hello(moment, event)
             case e.NodeDisconnected():
@@ -162,8 +187,14 @@ class Coordinator:
             case e.HandoverRequested():
                 self._handover.begin(moment, event)
             case e.LaunchOpened():
-                self.forks.opened(moment, anew=event.launch != self.state.run.launch)
+                anew = event.launch != self.state.run.launch
+                self.forks.opened(moment, anew=anew)
                 self._run.open_launch(moment, event)
+                self.paths.begin(moment, anew=anew)
+            case e.PathCarried():
+                self.paths.carried(moment, event)
+            case e.PathAsked():
+                self.paths.ask(moment, event)
             case e.LauncherTroubled():
                 self._run.troubled(moment, event)
             case e.StopRequested():
@@ -175,3 +206,11 @@ class Coordinator:
             self.forks.look(moment)
         self._run.finish(moment)
         return self._out.take()
+
+    def _heartbeat(self, moment: Moment, event: e.Heartbeat) -> None:
+        if not self._membership.heartbeat(moment, event):
+            return
+        self.paths.heard(moment, event)
+        why = self.paths.lingering(moment, event.node, event.reports)
+        if why is not None:
+            self._membership.give_up(moment, event.node, why)

@@ -70,6 +70,24 @@ class Gauges:
     """Share of one core."""
     memory_bytes: int = 0
     processes: int = 0
+    worker_bytes: int = 0
+    """Memory of the largest Python worker: what the functions of a path use grows there."""
+    suspended: int = 0
+    """Processes that are stopped (SIGSTOP)."""
+
+
+ProbeState = Literal["running", "good", "bad"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """How a probe of a path does, as the node that runs it sees it."""
+
+    split: str
+    path: str
+    probe: int
+    state: ProbeState
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +131,8 @@ class Heartbeat:
     """The session is warm."""
     reports: tuple[UnitReport, ...] = ()
     gauges: Gauges = field(default_factory=Gauges)
+    probes: tuple[ProbeReport, ...] = ()
+    """Until they are told to be forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +201,31 @@ class HandoverRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathCarried:
+    """The answer to `TakePath`: which path carries a split's stream, as the records say."""
+
+    kind: Literal["path_carried"] = "path_carried"
+    cause: str
+    split: str
+    path: str
+    change: int
+    units: tuple[Unit, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathAsked:
+    """Someone asks for a path to be left alone, to be trusted again, or to be preferred."""
+
+    kind: Literal["path_asked"] = "path_asked"
+    cause: str
+    what: Literal["open", "close", "prefer"]
+    split: str
+    path: str
+    """Of `prefer`: empty for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """Someone asks for the run to end."""
 
@@ -206,6 +251,8 @@ Event: TypeAlias = (
     | KillRequested
     | RetryRequested
     | HandoverRequested
+    | PathCarried
+    | PathAsked
     | StopRequested
     | Tick
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from holdfast.control.events import Unit
+from holdfast.health.breaker import Breaker, SplitState
 
 LossReason = Literal[
     "exited",  # its process ended
@@ -292,6 +293,66 @@ class RecoveryCaughtUp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitOpened:
+    """The breakers of a split as a coordinator begins with them, if not as they were before."""
+
+    kind: Literal["split_opened"] = "split_opened"
+    at: float
+    cause: str
+    split: str
+    state: SplitState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerChanged:
+    """A path's breaker has opened, closed, begun or ended a probe, or given up."""
+
+    kind: Literal["breaker_changed"] = "breaker_changed"
+    at: float
+    cause: str
+    split: str
+    breaker: Breaker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathPreferred:
+    """A person wants a path to be active whenever it may."""
+
+    kind: Literal["path_preferred"] = "path_preferred"
+    at: float
+    cause: str
+    split: str
+    path: str
+    """Empty: by order again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTaken:
+    """Another path is to carry a split's stream."""
+
+    kind: Literal["path_taken"] = "path_taken"
+    at: float
+    cause: str
+    split: str
+    path: str
+    """Empty: none may, and the input waits in the log."""
+    before: str
+    """Empty: none did."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathLeft:
+    """Units of a path that carries its split's stream no more: they do not run from now on."""
+
+    kind: Literal["path_left"] = "path_left"
+    at: float
+    cause: str
+    split: str
+    units: tuple[Unit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopBegan:
     """The run is to end."""
 
@@ -376,6 +437,7 @@ PlacementFact: TypeAlias = UnitPlaced | UnitWaiting
 ReplicaFact: TypeAlias = UnitPromoted
 RecoveryFact: TypeAlias = RecoveryBegan | RecoveryRestored | RecoveryCaughtUp
 HandoverFact: TypeAlias = HandoverBegan | UnitEnded
+PathFact: TypeAlias = SplitOpened | BreakerChanged | PathPreferred | PathTaken | PathLeft
 ForkFact: TypeAlias = ForkBegan | ForkPlaced | ForkRunning | ForkDown | ForkEnded
 Fact: TypeAlias = (
     RunFact
@@ -385,5 +447,6 @@ Fact: TypeAlias = (
     | ReplicaFact
     | RecoveryFact
     | HandoverFact
+    | PathFact
     | ForkFact
 )

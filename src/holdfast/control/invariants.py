@@ -16,8 +16,11 @@ from holdfast.control.commands import (
     Finish,
     PutFork,
     Record,
+    StartProbe,
     StartUnit,
+    StopProbe,
     StopUnit,
+    TakePath,
 )
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.facts import ForkPlaced, UnitPlaced
@@ -38,6 +41,7 @@ def broken_rules(coordinator: Coordinator) -> list[str]:
     return [
         *_units(state, coordinator.policy.max_units_per_node),
         *_replicas(state),
+        *_paths(coordinator),
         *_nodes(coordinator),
         *_recoveries(state),
         *_forks(state),
@@ -60,6 +64,20 @@ def _replicas(state: State) -> Iterator[str]:
                 continue
             if home is there or (home.domain and home.domain == there.domain):
                 yield f"{record.unit} and {other.unit} are in one failure domain"
+
+
+def _paths(coordinator: Coordinator) -> Iterator[str]:
+    """Units of splits are alone on their nodes, and an active path has a closed breaker."""
+    state = coordinator.state
+    for record in state.units.values():
+        if record.unit.segment in coordinator.policy.alone and record.node is not None:
+            beside = state.unit_state.on_node(record.node)
+            if len(beside) > 1:
+                yield f"{record.unit} shares {record.node} with {len(beside) - 1} others"
+    for name, split in state.path_state.splits.items():
+        closed = [item.path for item in split.breakers if item.state == "closed"]
+        if (split.active is None) == bool(closed) or (split.active or "") not in (*closed, ""):
+            yield f"{name} is to take {split.active}, closed are {closed}"
 
 
 def broken_commands(
@@ -106,6 +124,9 @@ def broken_commands(
             case Finish():
                 if state.nodes or not state.run.stopping:
                     broken.append("the run is finished with nodes left")
+            case StartProbe():
+                if not vitals.is_connected(command.node):
+                    broken.append(f"a probe is started on {command.node}, not connected")
             case PutFork():
                 fork = state.fork_state.live
                 if fork is None or fork.number != command.fork:
@@ -114,7 +135,7 @@ def broken_commands(
                 fork = state.fork_state.live
                 if fork is not None and fork.number == command.fork:
                     broken.append(f"fork {command.fork} lives and is ended on record")
-            case Record() | Dismiss():
+            case Record() | Dismiss() | TakePath() | StopProbe():
                 pass
     return broken
 
@@ -222,7 +243,7 @@ def _pool(coordinator: Coordinator) -> list[str]:
             node.domain,
             node.spare,
             vitals.nodes[name].ready,
-            sum(unit.node == name for unit in state.units.values()),
+            state.unit_state.load(name),
         )
         for name, node in state.nodes.items()
         if vitals.is_connected(name)

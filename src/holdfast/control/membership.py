@@ -146,22 +146,23 @@ class Membership:
         self._offer(self._state.nodes[event.node], self._signs.nodes[event.node])
         self._units.connected(moment, event.node, event.incarnation, event.reports)
 
-    def heartbeat(self, moment: Moment, event: Heartbeat) -> None:
-        """A node is alive."""
+    def heartbeat(self, moment: Moment, event: Heartbeat) -> bool:
+        """A node is alive; whether it is one that is in."""
         record = self._state.nodes.get(event.node)
         vitals = self._signs.nodes.get(event.node)
         if record is None or vitals is None or record.incarnation != event.incarnation:
             if event.incarnation in self._state.fenced:
                 self._dismiss(moment, event.node, event.incarnation, reason="fenced")
-            return
+            return False
         if not vitals.connected:
-            return
+            return False
         vitals.detector.beat(moment.now)
         vitals.gauges = event.gauges
         if vitals.ready != event.ready:
             vitals.ready = event.ready
             self._offer(record, vitals)
         self._units.heard(moment, event.node, event.incarnation, event.reports)
+        return event.node in self._state.nodes
 
     def disconnected(self, moment: Moment, event: NodeDisconnected) -> None:
         """A connection broke: the end of the process, or a moment's trouble."""
@@ -192,6 +193,12 @@ class Membership:
         record = self._state.nodes.get(event.node)
         if record is not None:
             self._lose(moment, record, reason="killed", failed_at=moment.now)
+
+    def give_up(self, moment: Moment, node: str, why: str) -> None:
+        """Something on a node does not end, and only a kill helps."""
+        record = self._state.nodes.get(node)
+        if record is not None:
+            self._lose(moment, record, reason="stalled", failed_at=moment.now, detail=why)
 
     def sweep(self, moment: Moment) -> None:
         """Look for nodes that have been silent or away for too long, and for stuck units.

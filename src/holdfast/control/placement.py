@@ -7,7 +7,8 @@ next failure; without a spare they go to survivors, least loaded first. No node,
 gets more than `max_units_per_node`; a unit for which there is no room waits for a node to join. A
 unit that failed with an exception is retried on its own node, whose session is warm; one that found
 no room to write twice is tried elsewhere, where there may be some. A replica never shares a failure
-domain with another one of its unit: without a node elsewhere it waits.
+domain with another one of its unit: without a node elsewhere it waits. A unit of a split has a node
+to itself, so that its processor time and memory are its own: without an empty one it waits.
 
 With too few places for all that failed, `Policy.recovery_order` says who goes first: it is planned
 so that results reflect as much of the input as possible, as soon as possible.
@@ -113,7 +114,11 @@ class Placement:
             home = record.home or ""
             retry = _retry(record)
             elsewhere, beside = self._replicas.elsewhere(record), self._beside(record)
-            if elsewhere is not None:
+            if record.unit.segment in self._policy.alone:
+                chosen = pool.choose_empty(
+                    first=not self._run.begun, keep_on=home if retry else None
+                )
+            elif elsewhere is not None:
                 chosen = pool.choose_apart(
                     elsewhere, spread=record.down is None, keep_on=home if retry else beside
                 )
@@ -131,7 +136,7 @@ class Placement:
                         UnitWaiting(at=moment.now, cause=moment.cause, unit=record.unit)
                     )
                 continue
-            if elsewhere is None:
+            if elsewhere is None and record.unit.segment not in self._policy.alone:
                 stand_ins[home] = chosen.node
             self._out.record(
                 UnitPlaced(
@@ -154,13 +159,15 @@ class Placement:
         return next((node for name in group if (node := self._waiting.node_of(name))), None)
 
     def _in_order(self, names: AbstractSet[str]) -> list[UnitRecord]:
-        """Upstream first; of those that failed, as the policy says."""
+        """Who needs a whole node, then upstream first; of those that failed, as the policy says."""
         found = self._waiting.in_order(names)
         if self._rank:
             last = len(self._rank)
             found.sort(
                 key=lambda one: -1 if one.down is None else self._rank.get(str(one.unit), last)
             )
+        if self._policy.alone:
+            found.sort(key=lambda one: one.unit.segment not in self._policy.alone)
         return found
 
     def _gathered(self, now: float) -> bool:

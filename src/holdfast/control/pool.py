@@ -146,6 +146,19 @@ class Pool:
         ]
         return min(free, key=rank, default=None)
 
+    def choose_empty(self, *, first: bool, keep_on: str | None = None) -> Candidate | None:
+        """The best node without a unit, or None: warm ones before others. O(nodes).
+
+        Spares are left alone while a run begins, and come first later: they have rehearsed.
+        """
+
+        def rank(found: Candidate) -> tuple[bool, bool, bool, str]:
+            spare = found.spare if first else not found.spare
+            return (found.node != keep_on, not found.ready, spare, found.node)
+
+        free = [found for found in self._nodes.values() if found.load == 0]
+        return min(free, key=rank, default=None)
+
     def _with_room(self, name: str | None) -> Candidate | None:
         found = self._nodes.get(name) if name else None
         return found if found is not None and found.load < self._room else None

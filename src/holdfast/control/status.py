@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from holdfast.control.facts import DownReason, Fact
 from holdfast.control.state import Outcome, UnitPhase
 from holdfast.errors import BadInputError
+from holdfast.health.breaker import BreakerState
 
 FORMAT = "holdfast-status/1"
 
@@ -118,6 +119,37 @@ class RecoveryView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathView:
+    """One path of a split and its circuit breaker."""
+
+    path: str
+    state: BreakerState
+    for_s: float
+    """How long it has been in that state."""
+    why: str
+    by_hand: bool
+    """A person has opened it: no probe closes it."""
+    on_probation: bool
+    """A probe has closed it, not long ago."""
+    bad_probes: int
+    probe_in_s: float | None
+    """Until the next probe is due; None: none is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitView:
+    """A split and its paths, in their order."""
+
+    split: str
+    active: str | None
+    """The path that is to carry its stream; None: none may, and the input waits in the log."""
+    carried: str
+    """The one that does, as the records said last; empty: not known yet."""
+    preferred: str
+    paths: tuple[PathView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForkUnitView:
     """One unit of a fork, on the node of its exact unit."""
 
@@ -173,6 +205,7 @@ class RunView:
     """Of the coordinator that leads; every change of the leader is a new one."""
     coordinators: tuple[str, ...] = ()
     """The one that leads, and those that are ready to take over."""
+    splits: tuple[SplitView, ...] = ()
     forks: tuple[ForkView, ...] = ()
     """Oldest first; at most the last one lives."""
 

@@ -65,6 +65,14 @@ class Connections(Protocol):
     def connected_since(self, node: str) -> float | None: ...
 
 
+class Paths(Protocol):
+    """Whom it tells that a unit has failed: of a path, another one may take its place."""
+
+    def failed(
+        self, moment: Moment, record: UnitRecord, reason: DownReason, why: str | None
+    ) -> None: ...
+
+
 class Loads(Protocol):
     """Whom it tells that a node has room again."""
 
@@ -85,6 +93,7 @@ class UnitLife:
         loads: Loads,
         run: Run,
         replicas: Replication,
+        paths: Paths,
         policy: Policy,
         intervals: Mapping[str, float],
         out: Outlet[UnitFact, StartUnit | StopUnit],
@@ -98,6 +107,7 @@ class UnitLife:
         self._loads = loads
         self._run = run
         self._replicas = replicas
+        self._paths = paths
         self._policy = policy
         self._intervals = intervals
         self._out = out
@@ -256,6 +266,8 @@ class UnitLife:
         error: str | None = None,
     ) -> None:
         """A unit has failed on its node: charge its budget, begin a recovery, or hold it."""
+        if self._state.of(record.unit) is not record:
+            return  # its path was left because of another shard
         if self._run.stopping:
             self._park(moment, record)
             return
@@ -304,6 +316,7 @@ class UnitLife:
                     error=error,
                 )
             )
+        self._paths.failed(moment, record, reason, error)
 
     def _park(self, moment: Moment, record: UnitRecord) -> None:
         """Take a unit off its node without calling it a failure."""

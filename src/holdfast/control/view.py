@@ -12,9 +12,11 @@ from holdfast.control.status import (
     ForkUnitView,
     ForkView,
     NodeView,
+    PathView,
     RecoveryView,
     RunStatus,
     RunView,
+    SplitView,
     UnitView,
 )
 
@@ -28,11 +30,13 @@ def status_of(coordinator: Coordinator) -> RunStatus:
     records = state.units.values()
     if state.run.stopping:
         return "stopping"
-    if any(record.phase == "held" for record in records):
+    down = [split for split in state.path_state.splits.values() if split.active is None]
+    lost = any(all(item.state == "failed" for item in split.breakers) for split in down)
+    if any(record.phase == "held" for record in records) or lost:
         return "failed"
     if not state.run.begun:
         return "gathering"
-    if any(record.down is not None for record in records):
+    if down or any(record.down is not None for record in records):
         return "recovering"
     if all(record.phase == "running" for record in records):
         return "running"
@@ -60,7 +64,31 @@ def view(
         timeline=tuple(state.timeline[-timeline:]),
         term=state.run.term,
         coordinators=(*filter(None, [state.run.coordinator]), *followers),
+        splits=tuple(_split(coordinator, name, now) for name in state.path_state.splits),
         forks=tuple(_fork(coordinator, fork) for fork in state.fork_state.forks),
+    )
+
+
+def _split(coordinator: Coordinator, name: str, now: float) -> SplitView:
+    known = coordinator.state.path_state.splits[name]
+    return SplitView(
+        split=name,
+        active=known.active,
+        carried=coordinator.paths.carries(name),
+        preferred=known.preferred,
+        paths=tuple(
+            PathView(
+                path=item.path,
+                state=item.state,
+                for_s=round(now - item.since, 3),
+                why=item.why,
+                by_hand=item.by_hand,
+                on_probation=item.on_probation,
+                bad_probes=item.bad_probes,
+                probe_in_s=None if item.probe_at is None else round(item.probe_at - now, 3),
+            )
+            for item in known.breakers
+        ),
     )
 
 

@@ -19,6 +19,8 @@ from typing import Any, Literal
 KEY_GROUPS = 128
 """Rows are sharded by pmod(hash(key), KEY_GROUPS); see DESIGN, 'Key group'."""
 
+PATH_MARK = ":"
+"""Between a split and a path in the name of what a unit runs; names of operators have none."""
 _FORK = re.compile(r"\+(\d+)")
 """No operator has a plus in its name: what follows it is the number of a fork."""
 
@@ -134,7 +136,7 @@ class Deployment:
 
     def segment(self, name: str) -> Segment:
         """The segment of a stream, whichever of its paths (`score:rules`) or forks is named."""
-        name = exact_name(name.partition(":")[0])
+        name = exact_name(name.partition(PATH_MARK)[0])
         return next(segment for segment in self.segments if segment.name == name)
 
     def units(self) -> tuple[UnitId, ...]:

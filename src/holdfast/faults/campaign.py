@@ -15,7 +15,8 @@ from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RecoveryView, RunView
 from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.inject import WAIT_S, Injected, Injector
-from holdfast.faults.schedule import Schedule
+from holdfast.faults.schedule import PATH_FAULTS, Schedule
+from holdfast.health.breaker import BreakerPolicy
 from holdfast.health.policy import Policy, Tentative
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
@@ -59,6 +60,29 @@ class Campaign:
     trim: bool = False
     """Trim what sources published as every run does; a copy is kept aside for the check. Faults
     begin when the first slices are trimmed."""
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Of splits: when paths are left and probed."""
+
+    @property
+    def policy(self) -> Policy:
+        """Units of splits have nodes of their own."""
+        own = {item.name: item.shards for item in self.deployment.segments if item.paths}
+        return Policy(
+            workers=self.nodes + sum(own.values()),
+            alone=tuple(own),
+            breaker=self.breaker,
+            rules=self.rules,
+            tentative=self.tentative,
+        )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Settings of the nodes."""
+        found: dict[str, Any] = {"keep_input": not self.trim, "ack_levels": self.ack_levels}
+        if any(fault.kind in PATH_FAULTS for fault in self.schedule.faults):
+            found["sabotage"] = True
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +122,11 @@ def run_campaign(
         app=campaign.app,
         host="spark",
         deployment=campaign.deployment,
-        policy=Policy(workers=campaign.nodes, tentative=campaign.tentative),
-        options={"keep_input": not campaign.trim, "ack_levels": campaign.ack_levels},
+        policy=campaign.policy,
+        options=campaign.options,
     )
     settings = LaunchSettings(
-        nodes=campaign.nodes,
+        nodes=campaign.policy.workers,
         spares=campaign.spares,
         domains=campaign.domains,
         coordinators=campaign.coordinators,

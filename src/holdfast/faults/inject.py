@@ -8,6 +8,7 @@ schedule is interrupted, so that a run can always be stopped cleanly afterwards.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 from collections.abc import Callable, Sequence
@@ -24,14 +25,18 @@ from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.schedule import ROLE_MARK, Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
 from holdfast.rundir.application import app_folder
+from holdfast.rundir.paths import sabotage_path
 from holdfast.rundir.spec import read_spec
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.node.processes import wake_stopped
 from holdfast.runtime.rescale import announce, rescale, scalable
 from holdfast.verify.slice_log import newest_files
 
 WAIT_S = 0.05
 TOGETHER = 2
 """Nodes that a correlated failure takes if it is not said which."""
+DEFAULT_AMOUNT = 200.0
+"""Milliseconds a row, or megabytes a second, by which a path's functions suffer."""
 DAMAGED_SLICES = 3
 """Damage hits one of so many newest slices of a unit."""
 PATIENCE_S = 20.0
@@ -157,6 +162,8 @@ class Injector:
                 return self._poison(fault)
             case "scale":
                 return self._scale(fault)
+            case "mem" | "slp" | "thr" | "err":
+                return self._sabotage(fault, now)
 
     def _end(self, act: Callable[[], None]) -> None:
         # What was suspended or limited may have been killed meanwhile.
@@ -300,6 +307,32 @@ class Injector:
         put = rescale(SliceLog(self._run.run_dir), segment, shards, reason="a fault schedule")
         announce(self._run.run_dir, put)
         return f"{segment.name}={shards}"
+
+    def _sabotage(self, fault: Fault, now: float) -> str:
+        """Have the functions of a path fail, in whichever process they run."""
+        split, _, path = fault.target.partition(":")
+        if not path:
+            splits = self._run.status().splits
+            found = [item for item in splits if item.active and split in ("", item.split)]
+            if not found:
+                return ""
+            split, path = found[0].split, found[0].active or ""
+        place = sabotage_path(self._run.run_dir, split, path)
+        place.parent.mkdir(exist_ok=True)
+        amount = float(fault.text or DEFAULT_AMOUNT)
+        temporary = place.with_suffix(".tmp")
+        temporary.write_text(
+            json.dumps({"fault": fault.kind, "ms": amount, "mb_s": amount}), encoding="utf-8"
+        )
+        temporary.rename(place)
+
+        def end() -> None:
+            place.unlink(missing_ok=True)
+            for node in self._run.status().nodes:
+                wake_stopped(self._processes(node.node))
+
+        self._endings.append((now + fault.duration_s, end))
+        return f"{split}:{path}"
 
     def _poison(self, fault: Fault) -> str:
         """Put one more file into the directory a source reads."""

@@ -15,6 +15,11 @@ faults:
   - {at: 23s, fault: lose-slice, target: split}    # or the file is deleted
   - {at: 24s, fault: poison, target: lines, text: '{"n": "x"}'}
   - {at: 27s, fault: scale, target: count, text: 4} # so many shards; left out: drawn by the seed
+  # Of a path's functions; without a target, of the path that carries a split's stream then:
+  - {at: 30s, fault: slp, target: "score:model", for: 20s}  # its workers are stopped
+  - {at: 60s, fault: thr, for: 20s, text: 50}               # a row takes 50 ms more
+  - {at: 90s, fault: mem, for: 20s, text: 200}              # 200 MB a second leak
+  - {at: 120s, fault: err, for: 20s}                        # it raises
 seed: 7
 ```
 """
@@ -45,18 +50,24 @@ FaultKind = Literal[
     "lose-slice",
     "poison",
     "scale",
+    "mem",
+    "slp",
+    "thr",
+    "err",
 ]
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 DRAWN: tuple[FaultKind, ...] = ("kill", "suspend", "domain", "coordinator", "disk", "tear")
 """What a seed draws unless told otherwise. A poison record needs to know what poisons the
 application; several nodes at once must be asked for, as seeds drew before there was that."""
 
+PATH_FAULTS: tuple[FaultKind, ...] = ("mem", "slp", "thr", "err")
+"""What goes wrong in the functions of a path."""
 ROLES = ("leader", "follower")
 ROLE_MARK = ":"
 """Between the part of a replica and its operator, where a target is a node."""
 _OF_NODES = {"kill", "suspend", "disk", "correlated"}
 """Faults whose targets are nodes."""
-_LASTING = {"suspend", "coordinator-hang", "disk", "tear"}
+_LASTING = {"suspend", "coordinator-hang", "disk", "tear", *PATH_FAULTS}
 _FIELDS = {"at", "fault", "target", "for", "text"}
 
 

@@ -46,6 +46,9 @@ class BreakerPolicy:
     failures: int = 1
     """Failures within `window_s` that open a breaker; at least 1."""
     window_s: float = 60.0
+    losses: int = 2
+    """Losses of a path's process within `window_s` that count as a failure; fewer are repaired like
+    any other."""
     open_s: float = 15.0
     """From opening to the first probe."""
     cooldown_s: float = 15.0
@@ -62,8 +65,8 @@ class BreakerPolicy:
     """Share of the items that a probe takes, above 0, at most 1."""
 
     def __post_init__(self) -> None:
-        if min(self.failures, self.successes, self.probes) < 1:
-            raise ValueError("failures, successes and probes must be at least 1")
+        if min(self.failures, self.losses, self.successes, self.probes) < 1:
+            raise ValueError("failures, losses, successes and probes must be at least 1")
         if min(self.window_s, self.open_s, self.cooldown_s, self.probe_s, self.settled_s) <= 0:
             raise ValueError("times of a breaker must be greater than 0")
         if not 0 < self.share <= 1:
@@ -229,6 +232,7 @@ class Breakers:
             for path, version in paths.items()
         }
         self._commands: list[BreakerCommand] = []
+        self._can_probe = True
         self._preferred = ""
         self._active = self._choose()
         if before is not None:
@@ -248,9 +252,12 @@ class Breakers:
             active=self._active,
         )
 
-    def handle(self, event: BreakerEvent, now: float) -> list[BreakerCommand]:
-        """Decide what follows from one event."""
+    def handle(
+        self, event: BreakerEvent, now: float, *, can_probe: bool = True
+    ) -> list[BreakerCommand]:
+        """Decide what follows from one event; probes that are due wait while there is no place."""
         self._commands = []
+        self._can_probe = can_probe
         match event:
             case PathFailed():
                 self._failed(self._of(event.path), event.why, now)
@@ -359,7 +366,8 @@ class Breakers:
                 if breaker.on_probation and now - breaker.since >= self.policy.settled_s:
                     self._breakers[path] = replace(breaker, bad_probes=0, on_probation=False)
             case "open":
-                if breaker.probe_at is not None and now >= breaker.probe_at:
+                due = breaker.probe_at is not None and now >= breaker.probe_at
+                if due and self._can_probe:
                     self._start_probe(breaker, now)
             case "half-open":
                 if now - breaker.since >= self.policy.probe_s:
@@ -396,6 +404,12 @@ class Breakers:
         else:
             why = f"{self._active}: {self._breakers[self._active].why or 'first in order'}"
         self._commands.append(Activate(path=self._active, before=before, why=why))
+
+
+def forgiven(split: SplitState) -> SplitState:
+    """What is remembered in another launch: what people have asked for."""
+    kept = tuple(breaker for breaker in split.breakers if breaker.by_hand)
+    return SplitState(breakers=kept, preferred=split.preferred)
 
 
 def _resumed(breaker: Breaker, now: float) -> Breaker:

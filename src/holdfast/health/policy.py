@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from holdfast.health.breaker import BreakerPolicy
 from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.stall import StallPolicy
@@ -82,6 +83,13 @@ class Policy:
 
     recovery_order: tuple[str, ...] = ()
     """Units, the first to be placed first when several have failed; empty: upstream first."""
+    alone: tuple[str, ...] = ()
+    """Segments each unit of which has a node to itself, so that its processor time and memory are
+    its own: splits."""
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    """When a path is left, probed and given up."""
+    rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Settings of the rules that judge paths, by rule and field; the others have their defaults."""
     follower_batches: int = 48
     """A follower further behind its leader is started again from a clone."""
     tentative: Tentative = field(default_factory=Tentative)

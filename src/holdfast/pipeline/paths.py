@@ -15,12 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from holdfast.deployment import PATH_MARK
 from holdfast.errors import BadInputError
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.tables import WithTables
-
-MARK = ":"
-"""Between a split and a path in the name of what a unit runs; names of operators have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +104,7 @@ def paths_between(
     operators: Mapping[str, PipelineOperator], start: str, end: str, *, split: str, path: str
 ) -> list[Path]:
     """The paths that one function has made of the operator `start`: several if it splits again."""
-    where = f"{split}{MARK}{path}"
+    where = f"{split}{PATH_MARK}{path}"
     chain: list[PipelineOperator] = []
     at = end
     while at != start:

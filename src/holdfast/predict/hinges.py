@@ -28,6 +28,8 @@ LEAST_WEIGHT = 0.01
 """Numbers that move the promise by less, per their own share, are left out."""
 NEVER_MEASURED = 0.5
 """Doubt of a number that was not measured here at all."""
+HOPELESS_S = 60.0
+"""A pipeline that takes longer to catch up hangs on its load, and on nothing else."""
 _COUNTS = ("cores", "spare_cost", "refill", "restore_cold")
 """Numbers of a machine that a recovery on a warm spare does not rest on."""
 
@@ -53,7 +55,7 @@ class Hinge:
 def hinges(topology: Topology, statistics: Statistics, *, most: int = 8) -> tuple[Hinge, ...]:
     """What the promise of the uncut pipeline on one node hangs on, most at stake first."""
     base = _promise(topology, statistics)
-    if base <= 0 or base == float("inf"):
+    if not 0 < base < HOPELESS_S:
         return ()
     found = []
     for name, measure, larger in _each_larger(statistics):

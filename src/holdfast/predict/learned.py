@@ -32,6 +32,8 @@ ENOUGH = 8
 ENOUGH_RECOVERIES = 3
 NOTICED = 0.2
 """Share by which a number must differ to count as another one."""
+LEAST_S = 0.1
+"""And by how much a duration must."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class Seen:
     rate_in: float | None = None
     """Rows per second."""
     batch_s: float | None = None
-    """Of the slowest shard."""
+    """From its input to its slice, of the slowest shard."""
     state_bytes: float | None = None
 
 
@@ -129,18 +131,24 @@ class Expected:
     rate_in: float
     """Rows per second that it reads from outside."""
     batch_s: float
+    """From its input to its slice."""
     state_bytes: float
     restore_s: float
 
 
-def changed(values: Sequence[float], expected: float, *, enough: int = ENOUGH) -> float | None:
-    """The median of samples if they agree that it is not what was expected, else None."""
+def changed(
+    values: Sequence[float], expected: float, *, enough: int = ENOUGH, least: float = 0.0
+) -> float | None:
+    """The median of samples if they agree that it is not what was expected, else None.
+
+    It must be off by a share of what was expected, and by `least` at least.
+    """
     if len(values) < enough:
         return None
     low, middle, high = numbers.quantiles(values, n=4, method="inclusive")
     apart = low > expected or high < expected
-    base = max(abs(expected), 1e-9)
-    return middle if apart and abs(middle - expected) > NOTICED * base else None
+    off = abs(middle - expected)
+    return middle if apart and off > max(least, NOTICED * abs(expected)) else None
 
 
 def refined(
@@ -162,9 +170,10 @@ def refined(
         drifts += _restore(name, one, learned.recoveries, operators)
     machine = statistics.machine
     detected = [one.detect_s for one in learned.recoveries]
-    later = changed(detected, machine.detection.value, enough=ENOUGH_RECOVERIES)
+    usual = machine.detection.value
+    later = changed(detected, usual, enough=ENOUGH_RECOVERIES, least=LEAST_S)
     if later is not None:
-        drifts.append(_drift("detection", machine.detection.value, later, "s", len(detected)))
+        drifts.append(_drift("detection", usual, later, "s", len(detected)))
         machine = replace(machine, detection=_duration(detected, "recoveries of a run"))
     return replace(statistics, machine=machine, operators=operators), tuple(drifts)
 
@@ -195,7 +204,7 @@ def _batch(
     name: str, one: Expected, seen: Sequence[Seen], operators: dict[str, OperatorStatistics]
 ) -> list[Drift]:
     taken = [look.batch_s for look in seen if look.batch_s is not None]
-    now = changed(taken, one.batch_s)
+    now = changed(taken, one.batch_s, least=LEAST_S)
     if now is None:
         return []
     root = one.operators[-1]
@@ -233,7 +242,7 @@ def _restore(
     operators: dict[str, OperatorStatistics],
 ) -> list[Drift]:
     taken = [item.restore_s for item in recoveries if item.segment == name]
-    now = changed(taken, one.restore_s, enough=ENOUGH_RECOVERIES)
+    now = changed(taken, one.restore_s, enough=ENOUGH_RECOVERIES, least=LEAST_S)
     if now is None:
         return []
     root = one.operators[-1]

@@ -59,6 +59,16 @@ class Failovers:
         """Those after which no slice was late."""
         return sum(item.seconds is not None and not item.late_slices for item in self.recoveries)
 
+    def words(self) -> str:
+        """What the loss of leaders did to their streams, in a line."""
+        told = self.to_json()
+        later, after = told["later_than_usual"], told["next_slice"]
+        return (
+            f"failovers: {self.in_time} of {told['n']} without a late slice; later than usual by "
+            f"{_seconds(later['median'])} (p95 {_seconds(later['p95'])}), next slice after "
+            f"{_seconds(after['median'])} (p95 {_seconds(after['p95'])})"
+        )
+
     def to_json(self) -> dict[str, Any]:
         later = [item.seconds for item in self.recoveries if item.seconds is not None]
         return {
@@ -67,6 +77,10 @@ class Failovers:
             "later_than_usual": _both(later),
             "next_slice": _both(self.next_slice),
         }
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"
 
 
 def _both(values: Sequence[float]) -> dict[str, float | None]:

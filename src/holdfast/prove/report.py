@@ -215,8 +215,17 @@ def _compared(proof: Proof) -> str:
         '<p class="muted">A recovery ends when nothing is missing any more that would be there '
         "without the fault, by the put times of the slices alone. Operators of one segment share "
         "one recovery. All results: until none is missing, with the waiting for operators that "
-        f"were lost too. {escape(bound_rule(proof.comparisons))}</p>"
+        f"were lost too. {escape(bound_rule(proof.comparisons))}{_failovers(proof)}</p>"
         f'<figure class="plot">{recovery_plot(proof)}</figure>'
+    )
+
+
+def _failovers(proof: Proof) -> str:
+    if proof.failovers is None:
+        return ""
+    return (
+        " Operators with a hot follower are not recovered: their time is by how much a slice was "
+        f"later than usual. {escape(proof.failovers.words()).capitalize()}."
     )
 
 

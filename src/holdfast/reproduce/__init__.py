@@ -1,20 +1,25 @@
 """The papers' figures made again, each beside the paper's own numbers.
 
 `FIGURES` lists what can be made by planning, by simulation and on Spark on this machine. `find`
-turns what people type into an entry. Measurements of Pathfinder, and SPATE's figures 9 to 11 and
-table 9, are not among them.
+turns what people type into an entry. SPATE's figures 9 to 11 and table 9 are not among them.
 """
 
 from __future__ import annotations
 
 from holdfast.errors import BadInputError
-from holdfast.reproduce import fastrecover, ftc, ppa, spate
+from holdfast.reproduce import fastrecover, ftc, pathfinder, ppa, spate
 from holdfast.reproduce.model import Claim, Effort, Figure, Reproduction
 from holdfast.reproduce.papers import PAPERS, Paper
 
 __all__ = ["FIGURES", "PAPERS", "Claim", "Effort", "Figure", "Paper", "Reproduction", "find"]
 
-FIGURES: tuple[Figure, ...] = (*ftc.FIGURES, *fastrecover.FIGURES, *ppa.FIGURES, *spate.FIGURES)
+FIGURES: tuple[Figure, ...] = (
+    *ftc.FIGURES,
+    *fastrecover.FIGURES,
+    *ppa.FIGURES,
+    *pathfinder.FIGURES,
+    *spate.FIGURES,
+)
 
 
 def find(paper: str, figure: str | None) -> tuple[Figure, ...]:

@@ -6,13 +6,14 @@ we have, so only what their text, tables and captions print is compared; nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from holdfast.clock import Clock
 from holdfast.errors import BadInputError
 from holdfast.plan.base import plain
+from holdfast.testing.adaptations import Adapted, AdaptLab
 from holdfast.testing.trials import Lab, Measured, Trial
 from holdfast.topology.graph import Topology
 
@@ -128,11 +129,20 @@ class Effort:
     lab: Lab | None = None
     """Where figures are measured that planning alone cannot make; None: nowhere."""
 
+    paths_lab: AdaptLab | None = None
+    """The same for paths that fail."""
+
     def measure(self, trial: Trial) -> Measured:
         """Carry a trial out."""
         if self.lab is None:
             raise BadInputError("it is measured on Spark, and nothing is to be run here")
         return self.lab(trial)
+
+    def adapt(self, kinds: Sequence[str]) -> tuple[Adapted, ...]:
+        """Break a path by each of these faults."""
+        if self.paths_lab is None:
+            raise BadInputError("it is measured on Spark, and nothing is to be run here")
+        return self.paths_lab(kinds)
 
     def pick(self, quick: int, full: int) -> int:
         """A sample size."""

@@ -89,6 +89,16 @@ def warm_folder(folder: Path) -> Path:
     return folder / "warm"
 
 
+def probe_folder(folder: Path) -> Path:
+    """Where a path is probed, below a node's scratch folder."""
+    return folder / "probe"
+
+
+def sabotage_path(run_dir: Path, split: str, path: str) -> Path:
+    """Says what is wrong with a path's functions, while a fault schedule wants it to be."""
+    return run_dir / "sabotage" / f"{split}:{path.replace('/', '.')}"
+
+
 def processes_path(run_dir: Path) -> Path:
     return run_dir / "processes.jsonl"
 

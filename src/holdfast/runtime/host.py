@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from holdfast.control.events import UnitReport
+from holdfast.control.events import ProbeReport, UnitReport
 from holdfast.deployment import UnitId
 
 
@@ -25,6 +25,18 @@ class UnitHost(Protocol):
 
     def poll(self) -> list[UnitReport]:
         """The report of every unit started and not yet forgotten."""
+        ...
+
+    def probe(self, split: str, path: str, probe: int, share: float) -> None:
+        """Begin to run a path on a share of its input, for nobody to read."""
+        ...
+
+    def end_probe(self, split: str, path: str, probe: int) -> None:
+        """Stop a probe, and forget it; unknown ones are ignored."""
+        ...
+
+    def probes(self) -> list[ProbeReport]:
+        """How every probe does that was begun and not forgotten."""
         ...
 
     def open(self) -> None:

@@ -186,6 +186,22 @@ class Storage(Protocol):
         """
         ...
 
+    # Signs of life
+
+    def hold(self, name: str) -> Callable[[], None]:
+        """Show that the caller lives, under a name of its own; the function given takes it back.
+
+        So does its end, at once, where a back end sees the end of processes.
+        """
+        ...
+
+    def is_held(self, name: str) -> bool:
+        """Whether a holder may be alive; removes what one that has ended left.
+
+        A hint: nothing that counts may rest on it.
+        """
+        ...
+
     # Places
 
     def below(self, folder: str) -> Storage:

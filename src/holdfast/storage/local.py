@@ -14,6 +14,7 @@ Paths are plain strings here: a takeover makes tens of thousands, a waiting unit
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import re
@@ -99,6 +100,41 @@ class LocalStorage:
 
     def remove_leftovers(self, folder: str, before: float) -> int:
         return remove_temporaries(self.address(folder), before)
+
+    # Signs of life
+
+    def hold(self, name: str) -> Callable[[], None]:
+        path = self.address(name)
+        while True:
+            os.makedirs(_parent(path), exist_ok=True)
+            file = open(path, "ab")  # noqa: SIM115 - the lock lasts as long as it is open
+            with contextlib.suppress(OSError):  # without locks, nobody's end is seen
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_file(file.fileno(), path):
+                break
+            file.close()  # taken for one that a dead process left, before it was locked
+
+        def let_go() -> None:
+            self.delete(name)
+            file.close()
+
+        return let_go
+
+    def is_held(self, name: str) -> bool:
+        path = self.address(name)
+        try:
+            file = os.open(path, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(file, path):
+                self.delete(name)  # under the lock: nobody can hold it meanwhile
+        except OSError:
+            return True
+        finally:
+            os.close(file)
+        return False
 
     # Data
 
@@ -414,3 +450,11 @@ def _write_inside(home: int, name: str, data: bytes) -> None:
     handle = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644, dir_fd=home)
     with os.fdopen(handle, "wb") as target:
         target.write(data)
+
+
+def _is_file(file: int, path: str) -> bool:
+    """Whether an open file is what is found under a path."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False

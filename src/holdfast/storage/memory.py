@@ -82,6 +82,13 @@ class MemoryStorage:
 
     # Data
 
+    def hold(self, name: str) -> Callable[[], None]:
+        self.replace(name, b"")
+        return lambda: self.delete(name)
+
+    def is_held(self, name: str) -> bool:
+        return self.exists(name)
+
     def put_data(self, name: str, parts: Iterable[Bytes]) -> None:
         self.replace(name, b"".join(parts))
 

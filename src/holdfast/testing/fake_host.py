@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from holdfast.control.events import UnitReport
+from holdfast.control.events import ProbeReport, UnitReport
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.units.progress import Progress
@@ -73,6 +73,7 @@ class FakeUnitHost:
         self._node = node
         self._deployment = deployment
         self._workers: dict[UnitId, _Worker] = {}
+        self._probes: dict[tuple[str, str], ProbeReport] = {}
         self._lock = threading.Lock()
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
@@ -92,6 +93,28 @@ class FakeUnitHost:
     def poll(self) -> list[UnitReport]:
         with self._lock:
             return [worker.progress.report for worker in self._workers.values()]
+
+    def probe(self, split: str, path: str, probe: int, share: float) -> None:
+        """Good unless RUN/fake/faults/SPLIT:PATH says otherwise."""
+        del share
+        fault = self._files.fault(f"{split}:{path}")
+        with self._lock:
+            self._probes[split, path] = ProbeReport(
+                split=split,
+                path=path,
+                probe=probe,
+                state="bad" if fault else "good",
+                why=fault or "",
+            )
+
+    def end_probe(self, split: str, path: str, probe: int) -> None:
+        del probe
+        with self._lock:
+            self._probes.pop((split, path), None)
+
+    def probes(self) -> list[ProbeReport]:
+        with self._lock:
+            return list(self._probes.values())
 
     def open(self) -> None:
         """Fails or hangs if asked to, like a session that cannot start."""
@@ -312,10 +335,10 @@ class _Files:
         temporary.write_text(json.dumps({"epoch": epoch, "total": total}), encoding="utf-8")
         temporary.replace(path)
 
-    def fault_path(self, unit: UnitId | Literal["open", "warm"]) -> Path:
+    def fault_path(self, unit: UnitId | str) -> Path:
         return self._root / "faults" / quote(str(unit))
 
-    def fault(self, unit: UnitId | Literal["open", "warm"]) -> str:
+    def fault(self, unit: UnitId | str) -> str:
         try:
             return self.fault_path(unit).read_text(encoding="utf-8").strip()
         except FileNotFoundError:

@@ -189,18 +189,26 @@ class _Bench:
         """How long the last watched segment takes for all that waits."""
         segment = self.trial.watched[-1]
         unit = self._unit(segment)
-        self._until(lambda: self.log.slice(unit, 0) is not None)
-        self._until(lambda: self._is_level(segment))
-        first, last = self.log.need_slice(unit, 0), self._newest(segment)
-        number = next(n for n in range(last + 1) if self._in_time(segment, n))
-        level = self.log.need_slice(unit, number)
-        began = self.log.put_time(self.log.need_range(unit, 0))
-        ended = self.log.put_time(level)
+        self._until(lambda: self.log.range(unit, 0) is not None)
+        first = self.log.need_range(unit, 0)
+        began = self.log.put_time(first)
+        seen: list[Slice] = []
+
+        def is_level() -> bool:
+            """Slices are looked at as they come: old ones are trimmed."""
+            for item in self.log.slices_from(unit, len(seen)):
+                seen.append(item)
+                if self._in_time(segment, item):
+                    return True
+            return False
+
+        self._until(is_level)
+        ended = self.log.put_time(seen[-1])
         if began is None or ended is None:
             raise CheckFailedError(f"{unit}: the times of its records are not known")
         return Measured(
             catch_up_s=ended - began,
-            catch_up_input_s=(level.upto - first.after) * self.deployment.epoch_s,
+            catch_up_input_s=(seen[-1].upto - first.after) * self.deployment.epoch_s,
         )
 
     # What the log says
@@ -243,18 +251,13 @@ class _Bench:
             for item in (self.log.slice(self._unit(segment), last - n) for n in range(STEADY))
         )
 
-    def _in_time(self, segment: str, number: int) -> bool:
+    def _in_time(self, segment: str, item: Slice) -> bool:
         """Whether a slice came before the next one could have been due."""
-        item = self.log.slice(self._unit(segment), number)
-        at = self.log.put_time(item) if item is not None else None
-        if item is None or at is None:
+        at, origin = self.log.put_time(item), self.log.origin()
+        if at is None or origin is None:
             return False
-        origin = self.log.origin() or 0.0
         ahead = item.upto + 1 + self._interval(segment)
         return at <= origin + ahead * self.deployment.epoch_s
-
-    def _is_level(self, segment: str) -> bool:
-        return self._in_time(segment, self._newest(segment))
 
     # Processes
 

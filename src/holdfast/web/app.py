@@ -77,7 +77,17 @@ def _views(door: Door, token: str) -> APIRouter:
         """Who leads, and who is ready to take over."""
         return d.coordinators(door.status())
 
-    for view in (run, topology, statistics, recoveries, timeline, coordinators):
+    def paths() -> d.PathsDocument:
+        """Splits, the path that each takes, and the circuit breaker of every path.
+
+        A breaker is `closed` (the path may carry the stream), `open` (it failed, and is tried again
+        after a while), `half-open` (it is being tried on a share of the input that nobody reads) or
+        `failed` (it was tried too often). The first in order that is closed is active, or the
+        preferred one; with none the input waits in the log.
+        """
+        return d.PathsDocument(splits=door.status().splits)
+
+    for view in (run, topology, statistics, recoveries, timeline, coordinators, paths):
         name = view.__name__
         router.add_api_route(f"/{name}", view, methods=["GET"], operation_id=name)
     return router
@@ -96,6 +106,26 @@ def _commands(door: Door, token: str) -> APIRouter:
         door.retry(unit)
         return d.Done(done=f"retrying {unit}")
 
+    def open_path(split: str, path: str) -> d.Done:
+        """Do not use a path until it is closed by hand."""
+        door.ask_path("open", split, path)
+        return d.Done(done=f"{split}:{path} is not used")
+
+    def close_path(split: str, path: str) -> d.Done:
+        """Trust a path again, whatever its breaker says."""
+        door.ask_path("close", split, path)
+        return d.Done(done=f"{split}:{path} is trusted")
+
+    def prefer_path(split: str, path: str) -> d.Done:
+        """Use a path whenever its breaker is closed."""
+        door.ask_path("prefer", split, path)
+        return d.Done(done=f"{split}:{path} is preferred")
+
+    def by_order(split: str) -> d.Done:
+        """Prefer no path of a split: the first in order that may is used."""
+        door.ask_path("prefer", split, "")
+        return d.Done(done=f"{split} goes by order")
+
     def stop() -> d.Done:
         """Stop the run."""
         door.stop()
@@ -104,6 +134,10 @@ def _commands(door: Door, token: str) -> APIRouter:
     commands: tuple[tuple[str, Callable[..., d.Done]], ...] = (
         ("/nodes/{node}/kill", kill),
         ("/units/{unit}/retry", retry),
+        ("/paths/{split}/by-order", by_order),
+        ("/paths/{split}/{path:path}/open", open_path),
+        ("/paths/{split}/{path:path}/close", close_path),
+        ("/paths/{split}/{path:path}/prefer", prefer_path),
         ("/stop", stop),
     )
     for path, command in commands:

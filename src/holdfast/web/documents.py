@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.control.facts import Fact
-from holdfast.control.status import NodeView, RunStatus, RunView, UnitView
+from holdfast.control.status import NodeView, RunStatus, RunView, SplitView, UnitView
 from holdfast.deployment import Deployment, SegmentKind
 
 
@@ -24,6 +24,8 @@ class SegmentDocument:
     units: tuple[str, ...]
     """One per shard."""
     stateful: bool
+    paths: tuple[str, ...]
+    """Of a split: its alternative paths, in their order."""
     batch_s: float
     """Its batch interval, seconds."""
 
@@ -55,6 +57,13 @@ class CoordinatorsDocument:
     leader: str
     followers: tuple[str, ...]
     """Those that are ready to take over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathsDocument:
+    """The circuit breakers of all splits."""
+
+    splits: tuple[SplitView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,7 @@ def topology(deployment: Deployment) -> TopologyDocument:
                 reads=tuple(deployment.producer(name).name for name in segment.inputs),
                 units=tuple(f"{segment.name}#{shard}" for shard in range(segment.shards)),
                 stateful=segment.stateful,
+                paths=segment.paths,
                 batch_s=segment.batch_epochs * deployment.epoch_s,
             )
             for segment in deployment.segments

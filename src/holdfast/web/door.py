@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from holdfast.control.client import ControlClient
 from holdfast.control.status import RunView
@@ -25,6 +25,8 @@ class Door(Protocol):
     def kill(self, node: str) -> None: ...
 
     def retry(self, unit: str) -> None: ...
+
+    def ask_path(self, what: Literal["open", "close", "prefer"], split: str, path: str) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -50,6 +52,10 @@ class RunDoor:
     def retry(self, unit: str) -> None:
         with self._client() as client:
             client.retry(unit)
+
+    def ask_path(self, what: Literal["open", "close", "prefer"], split: str, path: str) -> None:
+        with self._client() as client:
+            client.ask_path(what, split, path)
 
     def stop(self) -> None:
         with self._client() as client:

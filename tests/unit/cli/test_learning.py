@@ -138,12 +138,25 @@ def test_a_look_leaves_out_what_does_not_run(changes):
 def test_what_was_learned_is_kept_in_the_run_directory(tmp_path):
     """A run that goes on learns on."""
     for _ in range(2):
-        keeper = Keeper(tmp_path)
-        keeper.look(view())
-        keeper.save()
+        with Keeper(tmp_path, pytest.fail) as keeper:
+            keeper.look(view())
     found = read_learned(tmp_path)
     assert len(found.segments["count"]) == 2
     assert len(found.recoveries) == 1
+
+
+def test_a_run_goes_on_when_nothing_can_be_kept(tmp_path, monkeypatch):
+    """A full disk is told once and ends nothing."""
+
+    def full(*_):
+        raise OSError("no space left")
+
+    said = []
+    with Keeper(tmp_path, said.append) as keeper:
+        monkeypatch.setattr("holdfast.storage.local.LocalStorage.replace", full)
+        keeper.look(view())
+        keeper.save()
+    assert said == ["warning: what this run teaches cannot be kept: no space left"]
 
 
 def test_plans_are_made_again_from_a_run(plan, tmp_path):

@@ -1,27 +1,75 @@
 """`holdfast paths` on a run directory."""
 
 import json
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
-from tests.unit.runtime.test_paths import DEPLOYMENT, SPLIT
+from tests.unit.runtime.test_paths import DEPLOYMENT
 from typer.testing import CliRunner
 
 from holdfast.cli import app
+from holdfast.cli.breakers import own_nodes, with_paths
+from holdfast.control.status import PathView, SplitView
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.rundir.spec import RunSpec, write_spec
-from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.paths import carried
 
 pytestmark = pytest.mark.unit
 
 
+def path(name, state="closed", **more):
+    return PathView(
+        path=name,
+        state=state,
+        for_s=3.0,
+        why=more.get("why", ""),
+        by_hand=False,
+        on_probation=False,
+        bad_probes=more.get("bad_probes", 0),
+        probe_in_s=more.get("probe_in_s"),
+    )
+
+
+SPLIT = SplitView(
+    split="score",
+    active="rules",
+    carried="rules",
+    preferred="",
+    paths=(path("model", "open", why="no output", bad_probes=2, probe_in_s=4.2), path("rules")),
+)
+
+
+class Client:
+    """A run that answers."""
+
+    asked: ClassVar[list] = []
+    splits = (SPLIT,)
+
+    def __init__(self, _):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def ask_path(self, *words):
+        self.asked.append(words)
+
+    def status(self):
+        return SimpleNamespace(splits=self.splits)
+
+
 @pytest.fixture
-def ask(tmp_path):
-    """A function that runs the command on a run that has begun."""
-    write_spec(tmp_path, RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=Policy()))
-    begin(SliceLog(tmp_path), DEPLOYMENT)
+def ask(tmp_path, monkeypatch):
+    """A function that runs the command on a run that answers."""
+    policy = with_paths(Policy(), DEPLOYMENT, ["open_s=5", "no-output.hold_s=0.5"])
+    write_spec(tmp_path, RunSpec(app="", host="fake", deployment=DEPLOYMENT, policy=policy))
+    monkeypatch.setattr("holdfast.control.client.ControlClient", Client)
+    monkeypatch.setenv("COLUMNS", "120")
+    Client.asked = []
 
     def run(*words):
         done = CliRunner().invoke(app, ["paths", *words, "--run-dir", str(tmp_path)])
@@ -32,27 +80,62 @@ def ask(tmp_path):
     return run
 
 
-def test_paths_are_shown_and_taken(ask, tmp_path):
-    """In words and as JSON; what was asked for is on record when the command ends."""
-    assert ask() == "score: model since the run began; others: rules\n"
-    said = ask("score:rules", "--reason", "the model is down")
-    assert said == "score: rules since change 1: the model is down; others: model\n"
-    assert carried(SliceLog(tmp_path), SPLIT).path == "rules"
-    assert json.loads(ask("--json")) == {
-        "splits": [
-            {
-                "split": "score",
-                "path": "rules",
-                "change": 1,
-                "reason": "the model is down",
-                "paths": ["model", "rules"],
-            }
-        ]
-    }
+def test_breakers_are_shown(ask):
+    """A line per path: its state and since when, what led to it, when it is tried again."""
+    lines = ask().splitlines()
+    assert lines[0] == "score: rules"
+    assert lines[2].split() == ["model", "open", "3", "s", "2", "in", "4", "s", "no", "output"]
+    assert lines[3].split() == ["rules", "closed", "3", "s", "0"]
 
 
-@pytest.mark.parametrize("words", ["score", "score:", "score:x", "other:model"])
+def test_all_down_is_said(ask, monkeypatch):
+    """And where the input is."""
+    down = SplitView(split="score", active=None, carried="rules", preferred="", paths=())
+    monkeypatch.setattr(Client, "splits", (down,))
+    assert "all paths are down; its input waits in the log" in ask()
+
+
+def test_what_is_asked_for(ask):
+    """By word, or a path alone, which is preferred; a split alone goes by order again."""
+    ask("open", "score:model")
+    ask("close", "score:model")
+    ask("score:rules")
+    ask("prefer", "score")
+    assert Client.asked == [
+        ("open", "score", "model"),
+        ("close", "score", "model"),
+        ("prefer", "score", "rules"),
+        ("prefer", "score", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    "words", [["score"], ["score:"], ["open", "score:x"], ["open", "score"], ["close", "a:model"]]
+)
 def test_what_there_is_not_is_refused(ask, words):
     """In one line, with what there is."""
-    with pytest.raises(BadInputError, match=r"no path .*there are: .*rules"):
-        ask(words)
+    with pytest.raises(BadInputError, match=r"no path .*there are: score:model, score:rules"):
+        ask(*words)
+    with pytest.raises(BadInputError, match="cannot mend a path"):
+        ask("mend", "score:model")
+
+
+def test_settings(ask):
+    """All of them, as the run has them."""
+    shown = json.loads(ask("--json"))["settings"]
+    assert (shown["open_s"], shown["no-output.hold_s"], shown["share"]) == (5, 0.5, 0.05)
+    assert "leak.least_bytes = 67108864" in ask("--settings")
+
+
+def test_settings_are_checked():
+    """By name and by value."""
+    assert own_nodes(DEPLOYMENT) == 1
+    made = with_paths(Policy(workers=2), DEPLOYMENT, ["probes=3"])
+    assert (made.workers, made.alone, made.breaker.probes) == (3, ("score",), 3)
+    for text in ("open", "openn=3", "leak.x=1"):
+        with pytest.raises(BadInputError, match="no setting"):
+            with_paths(Policy(), DEPLOYMENT, [text])
+    with pytest.raises(BadInputError, match="write a number"):
+        with_paths(Policy(), DEPLOYMENT, ["open_s=soon"])
+    with pytest.raises(BadInputError, match="greater than 0"):
+        with_paths(Policy(), DEPLOYMENT, ["open_s=0"])

@@ -24,6 +24,7 @@ KINDS = {
     "replication": f.ReplicaFact,
     "recovery": f.RecoveryFact,
     "handover": f.HandoverFact,
+    "paths": f.PathFact,
     "forking": f.ForkFact,
 }
 COMMANDS = {
@@ -34,6 +35,7 @@ COMMANDS = {
     "replication": set(),
     "recovery": set(),
     "handover": set(),
+    "paths": {"StartProbe", "StopProbe", "TakePath"},
     "forking": {"StartUnit", "StopUnit", "PutFork", "EndFork"},
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
@@ -45,6 +47,7 @@ MODULES = {
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
+    "paths": {"state.path_state", "state.unit_state", "pool"},
     "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
@@ -60,6 +63,8 @@ NAMES = {
     ("replication", "state.unit_state"): {"UnitRecord"},
     ("replication", "state.node_state"): {"NodeRecord"},
     ("replication", "pool"): {"Elsewhere"},
+    ("paths", "pool"): {"Candidate"},
+    ("paths", "state.unit_state"): {"UnitRecord", "UnitState"},
     ("forking", "state.recovery_state"): {"Recovery"},
     ("forking", "state.unit_state"): {"UnitRecord"},
     ("placement", "units"): {"start_command"},
@@ -70,6 +75,7 @@ PARTS = (
     "state/node_state.py",
     "state/unit_state.py",
     "state/recovery_state.py",
+    "state/path_state.py",
     "state/fork_state.py",
 )
 

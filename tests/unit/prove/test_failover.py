@@ -52,3 +52,4 @@ def test_failovers_are_told_apart_from_recoveries():
     assert (told["n"], told["in_time"]) == (3, 2)
     assert told["later_than_usual"]["median"] == pytest.approx(0.1)
     assert told["next_slice"]["median"] == pytest.approx(0.9)
+    assert found.words().startswith("failovers: 2 of 3 without a late slice; later than usual by 0")

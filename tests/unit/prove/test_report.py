@@ -1,12 +1,14 @@
 """The report of a proof: one page that stands alone and says what was measured."""
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
 from tests.unit.prove.proofs import TOPOLOGY, make_proof
 
 from holdfast.prove import report
+from holdfast.prove.judge import compare
 from holdfast.prove.report import bound_rule, report_html
 
 pytestmark = pytest.mark.unit
@@ -87,3 +89,14 @@ def test_the_rule_is_stated_with_its_numbers():
     assert "more than 5 of 40 beyond the bound" in bound_rule(make_proof((4.0,) * 40).comparisons)
     assert "cannot refute it" in bound_rule(make_proof((4.0,)).comparisons)
     assert bound_rule(make_proof(()).comparisons) == "Nothing was measured."
+
+
+def test_failovers_are_told_apart():
+    """With hot followers the page says what their time means, and its plots need no phases."""
+    proof = make_proof((0.2, 0.3))
+    hot = tuple(replace(item, hot=True, next_slice=0.4, phases=None) for item in proof.recoveries)
+    promised = [item.promise for item in proof.comparisons]
+    text = page(replace(proof, recoveries=hot, comparisons=compare(promised, hot)))
+    assert "later than usual" in text
+    assert "next slice after 0.40 s" in text
+    assert "hot follower" not in usual_page()

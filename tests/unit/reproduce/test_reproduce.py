@@ -53,12 +53,13 @@ def verdicts(made):
 
 
 def test_the_list_has_every_figure_that_can_be_made():
-    """FTC 3, 4, 7, 8, III; FastRecover 4.1 to 4.14; PPA 8 to 20; SPATE 12 to 14; each once."""
+    """FTC, FastRecover 4.1 to 4.14, PPA 8 to 20, Pathfinder 7 and 8, SPATE 12 to 14; each once."""
     found = {(item.paper, item.figure) for item in FIGURES}
     assert found == {
         *(("ftc", name) for name in ("3", "4", "7", "8", "III")),
         *(("fastrecover", f"4.{k}") for k in range(1, 15)),
         *(("ppa", str(k)) for k in range(8, 21)),
+        *(("pathfinder", name) for name in ("7", "8")),
         *(("spate", str(k)) for k in range(12, 15)),
     }
     assert len(FIGURES) == len(found)

@@ -67,8 +67,8 @@ def test_another_path_begins_where_the_one_before_was_stopped(log):
     """Whatever it still computes cannot be published; its unit is told who goes on."""
     for number in range(3):
         published(log, "score.0#0", number, after=2 * number - 1, upto=2 * number + 1)
-    change = take(log, SPLIT, "rules", reason="model hangs")
-    assert (change.number, change.how) == (1, "cut")
+    taken = take(log, SPLIT, "rules", reason="model hangs")
+    assert (taken.change, taken.units) == (1, ("score.1#0",))
     assert birth(log, "score.1#0") == Birth(epoch=5)
     assert path_of(log.child("score.1#0"), SPLIT) == "rules"
     now = carried(log, SPLIT)
@@ -93,7 +93,7 @@ def test_a_path_that_never_ran_can_be_left_again(log):
 def test_who_comes_second_changes_nothing(log, tmp_path):
     """Two that ask for the same path at once make one change."""
     other = SliceLog(tmp_path)
-    assert take(log, SPLIT, "rules", reason="first").number == 1
+    assert take(log, SPLIT, "rules", reason="first").change == 1
     assert take(other, SPLIT, "rules", reason="second") is None
     assert carried(other, SPLIT).reason == "first"
 

@@ -187,6 +187,17 @@ def test_sizes_are_those_of_all_folders_below(store):
     assert store.sizes("") == {"s/1": 1, "s/a/b/2": 2, "t/4": 4}
 
 
+def test_who_holds_a_name_lives_until_it_lets_go(store):
+    """Whoever never held it does not."""
+    assert not store.is_held("alive/w")
+    let_go = store.hold("alive/w")
+    assert store.is_held("alive/w")
+    assert store.names("alive") == ["w"]
+    let_go()
+    assert not store.is_held("alive/w")
+    assert store.names("alive") == []
+
+
 def test_syncing_what_is_not_there_is_no_error(store):
     """Spark writes a checksum beside some files, and not beside others."""
     store.put_data("f/a", [b"1"])

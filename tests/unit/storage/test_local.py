@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -177,3 +181,57 @@ def test_a_linked_file_of_a_checkpoint_is_read_without_a_sync(tmp_path, synced):
     synced.clear()
     assert store.read("2/offsets/0") == b"v1"
     assert synced == []
+
+
+def test_a_killed_process_holds_nothing(tmp_path):
+    """Its end is seen at once, though it had no chance to let go."""
+    script = (
+        "import sys, time; from holdfast.storage.local import LocalStorage; "
+        "kept = LocalStorage(sys.argv[1]).hold('alive/w'); "
+        "print('held', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", script, tmp_path], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"held\n"
+    store = LocalStorage(tmp_path)
+    assert store.is_held("alive/w")
+    child.kill()
+    child.wait()
+    assert not store.is_held("alive/w")
+    assert store.names("alive") == []
+
+
+def test_without_locks_everyone_may_be_alive(tmp_path, monkeypatch):
+    """On a file system that has none, nobody is taken for dead."""
+
+    def refuse(*_):
+        raise OSError(errno.ENOTSUP, "no locks here")
+
+    monkeypatch.setattr(local.fcntl, "flock", refuse)
+    store = LocalStorage(tmp_path)
+    let_go = store.hold("alive/w")
+    assert store.is_held("alive/w")
+    let_go()
+    assert not store.is_held("alive/w")
+
+
+def test_who_looks_for_the_dead_takes_nobody_for_one(tmp_path):
+    """Whoever begins to hold a name while others look at it is held for alive ever after."""
+    stores = [LocalStorage(tmp_path) for _ in range(2)]
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            stores[1].is_held("alive/w")
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for _ in range(300):
+            let_go = stores[0].hold("alive/w")
+            assert stores[0].is_held("alive/w")
+            assert stores[0].names("alive") == ["w"]
+            let_go()
+    finally:
+        stop.set()
+        looking.join()

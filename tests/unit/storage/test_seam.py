@@ -55,7 +55,8 @@ LISTED = {
     ),
     "control/shell/seat.py": ("unlink", CONTROL),
     "faults/inject.py": (
-        "exists is_file os.truncate read_bytes rename st_size stat unlink write_bytes write_text",
+        "exists is_file mkdir os.truncate read_bytes rename st_size stat unlink write_bytes "
+        "write_text",
         APART,
     ),
     "faults/schedule.py": ("read_text", INPUT),
@@ -80,6 +81,7 @@ LISTED = {
     "runtime/node/processes.py": ("open", MACHINE),
     "runtime/node/program.py": ("mkdir touch", MACHINE),
     "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
+    "runtime/spark/frames/sabotage.py": ("read_text", APART),
     "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
     "runtime/spark/start/archive.py": (
         "exists fcntl.flock glob mkdir open read_text replace unlink",
@@ -121,6 +123,7 @@ LISTED = {
         "glob mkdir sqlite3.connect tempfile.mkdtemp write_text",
         INPUT,
     ),
+    "testing/path_trials.py": ("exists st_mtime stat", APART),
     "testing/fake_host.py": (
         "exists mkdir os.link os.listdir read_text replace shutil.copyfile unlink write_text",
         FAKE,

@@ -1,6 +1,6 @@
 """Streams that change hands on a real folder, step by step as hypothesis chooses.
 
-The records are files that `runtime/log/folder.py` writes and reads; units, coordinators and those
+The records are files that `rundir/records.py` writes and reads; units, coordinators and those
 who trim are the ones of the model. Every rule lets one of them do some operations, stops it just
 before it puts something (it may do so much later), crashes it, or starts another in its place.
 Sinks check every batch they get, and when all is done everything must have arrived.
@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 )
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.log.folder import RecordFolder
+from holdfast.rundir.records import RecordFolder
 from holdfast.storage.local import LocalStorage
 from holdfast.streams.floors import Floors
 from holdfast.streams.steps import Put, RaiseFloor

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.runtime.log.folder import RecordFolder
+from holdfast.rundir.records import RecordFolder
 from holdfast.storage.local import LocalStorage
 from holdfast.testing.hands import World, draw
 from holdfast.testing.hands.memory import Memory

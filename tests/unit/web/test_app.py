@@ -63,6 +63,11 @@ class FakeDoor:
     def retry(self, unit):
         self.told.append(("retry", unit))
 
+    def ask_path(self, what, split, path):
+        if path == "nowhere":
+            raise BadInputError(f"no path '{split}:{path}'")
+        self.told.append((what, split, path))
+
     def stop(self):
         self.told.append(("stop",))
 
@@ -115,6 +120,7 @@ def test_the_topology_says_who_reads_whom(ask):
         "reads": ["a"],
         "units": ["b#0", "b#1"],
         "stateful": True,
+        "paths": [],
         "batch_s": 2.0,
     }
     assert [one["reads"] for one in document["segments"]] == [[], ["a"], ["b"]]
@@ -140,6 +146,25 @@ def test_commands_go_through_the_door(ask, door):
     assert door.told == [("kill", node), ("retry", "b#0"), ("stop",)]
 
 
+def test_breakers_and_what_to_tell_them(ask, door):
+    """Splits are a view; inner paths have a stroke in their names."""
+    assert ask("GET", "/api/v1/paths") == (200, {"splits": []})
+    assert ask("POST", "/api/v1/paths/score/model/open")[0] == 202
+    assert ask("POST", "/api/v1/paths/score/model/fast/close")[0] == 202
+    assert ask("POST", "/api/v1/paths/score/rules/prefer") == (
+        202,
+        {"done": "score:rules is preferred"},
+    )
+    assert ask("POST", "/api/v1/paths/score/by-order")[0] == 202
+    assert ask("POST", "/api/v1/paths/score/nowhere/open")[0] == 404
+    assert door.told == [
+        ("open", "score", "model"),
+        ("close", "score", "model/fast"),
+        ("prefer", "score", "rules"),
+        ("prefer", "score", ""),
+    ]
+
+
 def test_what_there_is_not_is_said(ask, door):
     """An unknown name is 404, a wrong method 405, and no coordinator 503 until one leads."""
     assert ask("POST", "/api/v1/nodes/nobody/kill") == (404, {"detail": "no node 'nobody'"})
@@ -158,6 +183,11 @@ def test_everything_is_described(ask):
     assert sorted(routes) == [
         "/api/v1/coordinators",
         "/api/v1/nodes/{node}/kill",
+        "/api/v1/paths",
+        "/api/v1/paths/{split}/by-order",
+        "/api/v1/paths/{split}/{path}/close",
+        "/api/v1/paths/{split}/{path}/open",
+        "/api/v1/paths/{split}/{path}/prefer",
         "/api/v1/recoveries",
         "/api/v1/run",
         "/api/v1/statistics",
@@ -170,7 +200,9 @@ def test_everything_is_described(ask):
         assert route["description"]
         assert route["security"] == [{"HTTPBearer": []}]
         assert {"401", "503"} <= set(route["responses"])
-    assert {"RunView", "UnitView", "NodeView"} <= set(document["components"]["schemas"])
+    assert {"RunView", "UnitView", "NodeView", "SplitView", "PathView"} <= set(
+        document["components"]["schemas"]
+    )
 
 
 def test_a_port_in_use_is_said(tmp_path):

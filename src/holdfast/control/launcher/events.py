@@ -90,6 +90,14 @@ class RestartsEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveriesSeen:
+    """How the run's recoveries stand, looked at because a node is due to be replaced."""
+
+    under_way: bool
+    """Units are being brought back, and each has a node to come back on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time has passed."""
 
@@ -106,5 +114,6 @@ LaunchEvent: TypeAlias = (
     | CoordinatorReached
     | FenceOrdered
     | RestartsEnded
+    | RecoveriesSeen
     | Tick
 )

@@ -67,6 +67,7 @@ class Launcher:
         self.nodes: dict[str, NodeProcess] = {}
         self._spare_count = 0
         self._due: list[tuple[float, str]] = []
+        self._recovering = False
         """Replacements to start: when, and in which failure domain."""
         self._owed: list[str] = []
         """Failure domains of nodes that are not replaced before another one has come up."""
@@ -113,6 +114,8 @@ class Launcher:
         match event:
             case e.Tick():
                 self._tick(now)
+            case e.RecoveriesSeen():
+                self._recovering = event.under_way
             case e.LaunchBegan():
                 self._begin(now)
             case e.SpareRequested():
@@ -178,9 +181,14 @@ class Launcher:
         self.nodes[name] = NodeProcess(domain=domain, replaces=replaces, since=now)
         self._do(c.StartNode(node=name, domain=domain, spare=spare))
 
+    def replacement_due(self, now: float) -> bool:
+        """Whether a new spare is about to start, so that recoveries under way matter."""
+        return any(at <= now for at, _ in self._due)
+
     def _tick(self, now: float) -> None:
-        ready = [domain for at, domain in self._due if at <= now]
-        self._due = [(at, domain) for at, domain in self._due if at > now]
+        held_s = self._settings.replace_wait_s if self._recovering else 0.0
+        ready = [domain for at, domain in self._due if at + held_s <= now]
+        self._due = [(at, domain) for at, domain in self._due if at + held_s > now]
         if not self.stopping:
             for domain in ready:
                 self._start_spare(domain, now, replaces=True)

@@ -22,6 +22,8 @@ class LaunchSettings:
     replace_delay_s: float = 5.0
     """How long to wait with that if there are spares: a starting Java virtual machine would take
     the processor from the recovery, which is over by then but for the slowest operators."""
+    replace_wait_s: float = 30.0
+    """How much longer at most while the recovery is still under way."""
     beat_s: float = 0.25
     orphan_s: float = 120.0
     stop_s: float = 15.0

@@ -30,10 +30,12 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
+from holdfast.control.shell.carriers import Carriers
 from holdfast.control.shell.seat import Seat
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.view import view
 from holdfast.deployment import UnitId
+from holdfast.errors import HoldfastError
 from holdfast.rundir.endpoint import Endpoint, keep_endpoint, remove_endpoint, write_endpoint
 
 log = logging.getLogger("holdfast.coordinator")
@@ -128,6 +130,7 @@ class Shell:
         run_dir: Path,
         launch: str,
         name: str,
+        carriers: Carriers | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Args:
@@ -136,6 +139,7 @@ class Shell:
         run_dir: of the run.
         launch: to which this process belongs.
         name: of this coordinator among those of the run.
+        carriers: of a run with splits: takes paths.
         clock: seconds since 1970.
         """
         self.coordinator = coordinator
@@ -143,6 +147,7 @@ class Shell:
         self._run_dir = run_dir
         self._launch = launch
         self._name = name
+        self._carriers = carriers
         self._token = secrets.token_hex(32)
         self._clock = clock or AnchoredClock(coordinator.state.last_at)
         self._nodes: dict[str, Peer] = {}
@@ -234,7 +239,9 @@ class Shell:
         match command:
             case c.Record():
                 log.info("%s", codec.line(codec.fact_to_json(command.fact)).decode())
-            case c.StartUnit() | c.StopUnit():
+            case c.TakePath():
+                self._take_path(command)
+            case c.StartUnit() | c.StopUnit() | c.StartProbe() | c.StopProbe():
                 node = self.coordinator.state.nodes.get(command.node)
                 peer = self._nodes.get(node.incarnation) if node is not None else None
                 if peer is not None:
@@ -254,6 +261,26 @@ class Shell:
                 self._done.set()
             case _:
                 assert_never(command)
+
+    def _take_path(self, command: c.TakePath) -> None:
+        """What cannot be put on record now is asked for again."""
+        if self._carriers is None:
+            return
+        try:
+            now = self._carriers.take(command.split, command.path, reason=command.reason)
+        except (OSError, HoldfastError) as error:
+            log.warning("%s cannot take %s: %s", command.split, command.path, error)
+            return
+        self.feed(
+            e.PathCarried(
+                cause=command.cause,
+                split=now.split,
+                path=now.path,
+                change=now.change,
+                units=tuple(UnitId.parse(name) for name in now.units),
+                reason=now.reason,
+            )
+        )
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(writer)
@@ -383,6 +410,11 @@ class Shell:
                 self.feed(e.RetryRequested(cause=self._cause("retry"), unit=UnitId.parse(unit)))
             case "hand over":
                 self.feed(_handover(request, self._cause("handover")))
+            case "path":
+                asked = _path_asked(request, self._cause("path"))
+                if not self.coordinator.paths.knows(asked):
+                    return {"ok": False, "error": f"no path '{asked.split}:{asked.path}'"}
+                self.feed(asked)
             case "stop":
                 self.feed(e.StopRequested(cause=self._cause("stop")))
             case other:
@@ -406,6 +438,15 @@ def _handover(request: Mapping[str, Any], cause: str) -> e.HandoverRequested:
         parents=tuple(UnitId.parse(str(name)) for name in request["parents"]),
         children=tuple(UnitId.parse(str(name)) for name in request["children"]),
         reason=str(request.get("reason", "")),
+    )
+
+
+def _path_asked(request: Mapping[str, Any], cause: str) -> e.PathAsked:
+    what = request["what"]
+    if what not in ("open", "close", "prefer"):
+        raise ValueError(f"cannot {what} a path")
+    return e.PathAsked(
+        cause=cause, what=what, split=str(request["split"]), path=str(request["path"])
     )
 
 

@@ -8,10 +8,12 @@ from holdfast.control.events import Unit
 from holdfast.control.facts import Fact
 from holdfast.control.state.fork_state import ForkRecord, ForkState
 from holdfast.control.state.node_state import NodeRecord, NodeState
+from holdfast.control.state.path_state import PathState
 from holdfast.control.state.recovery_state import Recovery, RecoveryState
 from holdfast.control.state.run_state import RunState
 from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.control.state.whole import State
+from holdfast.health.breaker import SplitState
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class JournaledState(RunState):
     open_recoveries: dict[str, Recovery] = field(default_factory=dict)
     closed_recoveries: list[Recovery] = field(default_factory=list)
     next_recovery: int = 1
+    splits: dict[str, SplitState] = field(default_factory=dict)
     forks: list[ForkRecord] = field(default_factory=list)
     hopeless_fork: bool = False
     last_at: float = 0.0
@@ -56,6 +59,7 @@ def journaled(state: State) -> JournaledState:
         open_recoveries=state.recovery_state.under_way,
         closed_recoveries=state.recovery_state.closed,
         next_recovery=state.recovery_state.next_id,
+        splits=state.path_state.splits,
         forks=state.fork_state.forks,
         hopeless_fork=state.fork_state.hopeless,
         last_at=state.last_at,
@@ -89,6 +93,7 @@ def restored(found: JournaledState) -> State:
             closed=found.closed_recoveries,
             next_id=found.next_recovery,
         ),
+        path_state=PathState(splits=found.splits),
         fork_state=ForkState(forks=found.forks, hopeless=found.hopeless_fork),
         last_at=found.last_at,
         timeline=found.timeline,

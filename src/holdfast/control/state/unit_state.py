@@ -31,6 +31,8 @@ from holdfast.deployment import UnitId
 
 MAX_REPLICAS = 2
 """A unit and its follower."""
+WHOLE_NODE = 1_000_000
+"""Load of a node that runs a unit which is to be alone."""
 HISTORY_LENGTH = 64
 """Failure times kept per unit; budgets must be smaller."""
 
@@ -85,6 +87,8 @@ class UnitState:
     """The units that were asked for; heirs may be in their places."""
     heirs: dict[str, tuple[Unit, ...]] = field(default_factory=dict)
     """Units that have ended, and who took their places."""
+    alone: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """Segments whose units have a node to themselves, as the policy says."""
     at: float = field(default=0.0, repr=False, compare=False)
     """When this was the state; decides which units of a snapshot may be tried again."""
     index: Index = field(init=False, repr=False, compare=False)
@@ -124,8 +128,16 @@ class UnitState:
         return [self.units[name] for name in self.index.in_order(names)]
 
     def load(self, node: str) -> int:
-        """How many units a node has."""
+        """How many units a node has; more than any node may have if it is taken as a whole."""
+        if self.alone and any(
+            self.units[name].unit.segment in self.alone for name in self.index.by_node.get(node, ())
+        ):
+            return WHOLE_NODE
         return self.index.load(node)
+
+    def of_segment(self, segment: str) -> list[UnitRecord]:
+        """All units of a segment."""
+        return [record for record in self.units.values() if record.unit.segment == segment]
 
     def node_of(self, unit: str) -> str | None:
         """The node that a unit is on; None: it is on none, or there is no such unit."""
@@ -199,6 +211,15 @@ class UnitState:
         self.add(fact.heirs, fact.at)
         del self.units[name]
         self.index = Index(self.units, fact.at)
+
+    def leave(self, units: Iterable[UnitId], at: float) -> None:
+        """Units that are not to run any more, whatever phase they are in."""
+        for unit in units:
+            record = self.units.pop(str(unit), None)
+            if record is None:
+                raise Illegal(f"unknown unit {unit}")
+            self.retired[str(unit)] = record.generation
+        self.index = Index(self.units, at)
 
     def change(self, fact: UnitFact | PlacementFact, domain: str = "") -> None:
         """Apply a fact about one unit; `domain`, of a unit that goes down: of its node."""

@@ -16,6 +16,7 @@ from holdfast.control.facts import Fact
 from holdfast.control.state.fork_state import ForkState
 from holdfast.control.state.illegal import Illegal, expect
 from holdfast.control.state.node_state import NodeRecord, NodeState
+from holdfast.control.state.path_state import PathState
 from holdfast.control.state.recovery_state import Recovery, RecoveryState
 from holdfast.control.state.run_state import RunState
 from holdfast.control.state.unit_state import UnitRecord, UnitState
@@ -44,6 +45,7 @@ class State:
     node_state: NodeState = field(default_factory=NodeState)
     unit_state: UnitState = field(default_factory=UnitState)
     recovery_state: RecoveryState = field(default_factory=RecoveryState)
+    path_state: PathState = field(default_factory=PathState)
     fork_state: ForkState = field(default_factory=ForkState)
     last_at: float = 0.0
     timeline: list[Fact] = field(default_factory=list)
@@ -138,6 +140,12 @@ class State:
             case f.UnitEnded():
                 self.unit_state.end(fact)
                 self.recovery_state.close(fact.unit, "superseded", fact.at)
+            case f.SplitOpened() | f.BreakerChanged() | f.PathPreferred() | f.PathTaken():
+                self.path_state.change(fact)
+            case f.PathLeft():
+                for unit in fact.units:
+                    self.recovery_state.close(unit, "superseded", fact.at)
+                self.unit_state.leave(fact.units, fact.at)
             case f.ForkPlaced():
                 self.node_state.live(fact.node, fact.incarnation)
                 self.fork_state.apply(fact)

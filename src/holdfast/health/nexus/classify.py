@@ -10,14 +10,14 @@ disk = "my_package.rules:DiskRule"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from importlib import metadata
 from typing import Any
 
 from holdfast.errors import BadInputError
 from holdfast.health.nexus.history import WINDOW_S, History, Sample
-from holdfast.health.nexus.profile import Profile
+from holdfast.health.nexus.profile import Profile, ProfilePolicy
 from holdfast.health.nexus.rules import (
     Backlog,
     Bounds,
@@ -26,6 +26,7 @@ from holdfast.health.nexus.rules import (
     NoOutput,
     Overload,
     Rule,
+    Suspended,
 )
 
 GROUP = "holdfast.nexus"
@@ -78,6 +79,11 @@ class Nexus:
         """All that is wrong at present, operators in the order they were first heard of."""
         return tuple(item for found in self._found.values() for item in found.values())
 
+    def restart(self, operator: str) -> None:
+        """Another process runs the operator: what is normal stays known, its history does not."""
+        self._histories.pop(operator, None)
+        self._found.pop(operator, None)
+
     def forget(self, operator: str) -> None:
         """The operator has gone, or does something else from now on."""
         self._histories.pop(operator, None)
@@ -86,18 +92,50 @@ class Nexus:
             rule.forget(operator)
 
 
-def default_rules() -> list[Rule]:
-    """Those that come with Holdfast."""
-    return [NoOutput(), Backlog(), Overload(), ErrorRate(), Leak(), Bounds(), Profile()]
+BUILT_IN: Mapping[str, type[Any]] = {
+    "no-output": NoOutput,
+    "suspended": Suspended,
+    "backlog": Backlog,
+    "overload": Overload,
+    "errors": ErrorRate,
+    "leak": Leak,
+    "bounds": Bounds,
+    "profile": ProfilePolicy,
+}
+"""Rules by the name their settings go under, with what holds these."""
 
 
-def load_rules(points: Iterable[Any] | None = None) -> list[Rule]:
+def default_rules(settings: Mapping[str, Mapping[str, float]] | None = None) -> list[Rule]:
+    """Those that come with Holdfast, with other settings than their own if given."""
+    found: list[Rule] = []
+    for name, kind in BUILT_IN.items():
+        made = kind(**(settings or {}).get(name, {}))
+        found.append(Profile(made) if isinstance(made, ProfilePolicy) else made)
+    return found
+
+
+def rule_settings() -> dict[str, float | None]:
+    """Every setting of every rule that comes with Holdfast, as RULE.FIELD, with its default."""
+    return {
+        f"{name}.{field.name}": getattr(kind(), field.name)
+        for name, kind in BUILT_IN.items()
+        for field in fields(kind)
+        if not isinstance(getattr(kind(), field.name), Mapping)
+    }
+
+
+def load_rules(
+    points: Iterable[Any] | None = None,
+    *,
+    settings: Mapping[str, Mapping[str, float]] | None = None,
+) -> list[Rule]:
     """The default rules, and those that installed packages name; raises BadInputError.
 
     Args:
         points: entry points to load instead of the installed ones.
+        settings: of the default rules, by rule and field.
     """
-    found = default_rules()
+    found = default_rules(settings)
     for point in metadata.entry_points(group=GROUP) if points is None else points:
         loaded = point.load()
         made = loaded() if isinstance(loaded, type) else loaded

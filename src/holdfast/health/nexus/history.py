@@ -25,6 +25,8 @@ class Sample:
     """Items it has ever taken in."""
     given: int = 0
     """Items it has ever given out, or batches if it may rightly give out none."""
+    rows: int | None = None
+    """Rows it has ever taken in, if items are something else: its load."""
     errors: int = 0
     """Errors ever."""
     cpu: float | None = None
@@ -33,6 +35,8 @@ class Sample:
     """Of its process."""
     batch_ms: float | None = None
     """Duration of its last batch, milliseconds."""
+    suspended: int = 0
+    """Processes of it that are stopped."""
 
 
 class History:

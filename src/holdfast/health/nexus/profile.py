@@ -38,8 +38,8 @@ METRICS: Mapping[str, Metric] = {
     "batch time": lambda x: x.batch_ms,
     "processor": lambda x: x.cpu,
     "memory": lambda x: None if x.memory_bytes is None else float(x.memory_bytes),
-    "items waiting": lambda x: float(x.waiting),
 }
+"""Not what waits: after a failure upstream much comes at once, and is nobody's fault here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,18 @@ class ProfilePolicy:
             "batch time": 2.0,
             "processor": 2.0,
             "memory": 0.5,
-            "items waiting": 4.0,
         }
     )
     """By how much the largest value ever learned must be exceeded, as a share of it."""
+    floor: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "batch time": 100.0,
+            "processor": 0.2,
+            "memory": 128.0 * 2**20,
+        }
+    )
+    """Whatever was learned, so much counts as normal: of very little, three times as much is no
+    failure."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,8 +102,8 @@ class Profile(Rule):
     def judge(self, operator: str, history: History) -> str | None:
         learned = self._known.setdefault(operator, _Learned())
         last = history.last
-        if last is None:
-            return None
+        if last is None or last.given == 0:
+            return None  # what has not begun says nothing about what is normal
         if len(history) == 1:  # the process is another one
             learned.block, learned.abnormal, learned.why = [], {}, None
             learned.pending.clear()
@@ -118,7 +126,7 @@ class Profile(Rule):
 
     def _close_block(self, learned: _Learned) -> str | None:
         first, *_, last = learned.block
-        level = load_level((last.taken - first.taken) / (last.at - first.at))
+        level = load_level((_load(last) - _load(first)) / (last.at - first.at))
         values: dict[str, float] = {}
         why: str | None = None
         for name, metric in METRICS.items():
@@ -151,10 +159,13 @@ class Profile(Rule):
         ]
         if len(kept) < self.policy.least:
             return None
-        floor = 1.0 if name == "items waiting" else 0.0
-        return max(*kept, floor) * (1 + self.policy.margin[name])
+        return max(*kept, self.policy.floor[name]) * (1 + self.policy.margin[name])
 
 
 def load_level(rate: float) -> int:
     """Level of a load, items a second: 0 for up to one, then a power of two each."""
     return max(0, int(rate)).bit_length()
+
+
+def _load(sample: Sample) -> int:
+    return sample.taken if sample.rows is None else sample.rows

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from holdfast.health.nexus.history import History, Sample
 
 MB = 2**20
+STEPS = 3
+"""In so many steps memory must have grown for that to be a leak."""
 
 
 class Rule(abc.ABC):
@@ -102,13 +104,20 @@ class Bounds(Rule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOutput(Rule):
-    """Nothing comes out while items wait, for much longer than it usually takes."""
+    """Nothing comes out while items wait, for much longer than it usually takes.
+
+    What waits at once, more than has come evenly meanwhile, may take as long as it took to arrive:
+    one that has fallen behind, or whose input comes in a burst, takes much at once.
+    """
 
     hold_s: float = 1.0
     usual: float = 3.0
     """How many times the longest pause between two outputs that it has shown before."""
-    first_s: float = 30.0
+    first_s: float = 60.0
     """How long an operator may take to its first output."""
+    early_s: float = 10.0
+    """Limit while it has given out less than `early` times in sight: it is warming up."""
+    early: int = 8
 
     @property
     def name(self) -> str:
@@ -119,26 +128,59 @@ class NoOutput(Rule):
         samples = history.recent(history.span_s)
         if len(samples) < 2:
             return None
-        silent_s, longest_s, ever = self._pauses(samples)
-        limit_s = max(self.hold_s, self.usual * longest_s) if ever else self.first_s
+        silent_s, longest_s, outputs = self._pauses(samples)
+        least_s = self.hold_s if outputs >= self.early else max(self.hold_s, self.early_s)
+        usual_s = max(least_s, self.usual * longest_s) + _backlog_s(samples, silent_s)
+        limit_s = usual_s if outputs else self.first_s
         if silent_s < limit_s:
             return None
         return f"gave out nothing for {silent_s:.1f} s while items waited (limit {limit_s:.1f} s)"
 
-    def _pauses(self, samples: list[Sample]) -> tuple[float, float, bool]:
-        """How long nothing has come out with items waiting; the longest before; any output."""
+    def _pauses(self, samples: list[Sample]) -> tuple[float, float, int]:
+        """How long nothing has come out with items waiting; the longest before; outputs seen."""
         pause_s = longest_s = 0.0
-        ever = False
+        outputs = 0
         for before, after in itertools.pairwise(samples):
             if after.given > before.given:
                 # The pause that led to the first output in sight began out of sight.
-                longest_s = max(longest_s, pause_s) if ever else longest_s
-                ever, pause_s = True, 0.0
+                longest_s = max(longest_s, pause_s) if outputs else longest_s
+                outputs, pause_s = outputs + 1, 0.0
             elif before.waiting > 0 and after.waiting > 0:
                 pause_s += after.at - before.at
             else:
                 pause_s = 0.0
-        return pause_s, longest_s, ever
+        return pause_s, longest_s, outputs
+
+
+def _backlog_s(samples: list[Sample], silent_s: float) -> float:
+    """How long what waits at once in a silence takes to arrive evenly; 0: not known."""
+    first, last = samples[0], samples[-1]
+    if first.arrived is None or last.arrived is None:
+        return 0.0
+    rate = (last.arrived - first.arrived) / (last.at - first.at)
+    if rate <= 0:
+        return 0.0
+    start = last.at - silent_s
+    silence = [sample for sample in samples if sample.at >= start]
+    return max(0.0, *(sample.waiting / rate - (sample.at - start) for sample in silence))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended(Rule):
+    """A process of it is stopped: it will do nothing until somebody wakes it."""
+
+    hold_s: float = 0.25
+
+    @property
+    def name(self) -> str:
+        return "suspended"
+
+    def judge(self, operator: str, history: History) -> str | None:
+        del operator
+        if not history.held(self.hold_s, lambda x: x.suspended > 0):
+            return None
+        last = history.last
+        return f"{last.suspended if last else 0} of its processes are stopped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +194,8 @@ class Overload(Rule):
     """What waits must be above this at the end."""
     horizon_s: float = 10.0
     """What waits, at the present rates, takes longer than this to work off."""
+    outputs: int = 2
+    """It must have given out so often in the span: what is done is known batch by batch."""
 
     @property
     def name(self) -> str:
@@ -165,6 +209,9 @@ class Overload(Rule):
         samples = history.recent(self.span_s)
         span_s = samples[-1].at - samples[0].at
         if any(sample.arrived is None for sample in samples) or span_s <= 0:
+            return None
+        outputs = sum(b.given > a.given for a, b in itertools.pairwise(samples))
+        if outputs < self.outputs:
             return None
         came = history.gained(self.span_s, lambda x: x.arrived or 0) / span_s
         done = history.gained(self.span_s, lambda x: x.taken) / span_s
@@ -224,7 +271,9 @@ class Leak(Rule):
         start = measured[-1][0] - self.span_s
         before = [used for at, used in measured if at < start]
         span = [used for at, used in measured if at >= start]
-        if not before or len(span) < 3 or any(b <= a for a, b in itertools.pairwise(span)):
+        steps = [b - a for a, b in itertools.pairwise(span)]
+        # Two heartbeats may tell of one measurement: a step of 0. One large step is no leak.
+        if not before or min(steps, default=-1) < 0 or sum(step > 0 for step in steps) < STEPS:
             return None
         grown, most = span[-1] - span[0], max(before)
         if grown < self.least_bytes or grown < self.gain * most or span[-1] <= most:

@@ -82,28 +82,34 @@ class ExactSearch:
 
     def _climb(self, size: Size) -> _Climb:
         search, problem = self.search, self.search.problem
-        load = low = problem.uncut_cpu
+        load = low = sure = problem.uncut_cpu
         self._master.barred.clear()
         sound = True
+
+        def ended(bound: float) -> _Climb:
+            # What was barred by a placement that may not be the best one proves nothing after it.
+            return _Climb(bound=bound if sound else problem.cost(sure, size), proved=sound)
+
         for _ in range(MAX_STEPS):
             if self.solve.should_stop():
                 break
             found = self._master.solve(size.spares, load, self.solve)
             low = max(low, found.cpu_bound)
+            sure = low if sound else sure
             if found.segments is None:
                 if not found.proved:
                     break
-                return _Climb(bound=math.inf if sound else problem.cost(low, size), proved=sound)
+                return ended(math.inf)
             if not within(found.cpu_bound, problem.cpu_limit):
-                return _Climb(bound=math.inf, proved=sound)
+                return ended(math.inf)
             if search.best is not None and problem.cost(low, size) >= search.best.cost:
-                return _Climb(bound=problem.cost(low, size), proved=sound)
+                return ended(problem.cost(low, size))
             tried = search.offer(place(problem, found.segments, size, self.solve))
             if not found.proved:
                 break
             if not tried.broken:
                 self._report(low, size)
-                return _Climb(bound=tried.cost, proved=sound)
+                return ended(tried.cost)
             pace = tried.prediction.pace
             if not problem.broken_pace(found.segments, pace):
                 if len(self._master.barred) >= self.most_barred:
@@ -116,7 +122,7 @@ class ExactSearch:
                 # The load did not rise, so only rounding can tell the two verdicts apart.
                 load += 1e-9 * max(1.0, load)
             load = max(load, pace.cpu)
-        return _Climb(bound=problem.cost(low, size), proved=False)
+        return _Climb(bound=problem.cost(sure, size), proved=False)
 
     def _repair(self, size: Size) -> None:
         """Some plan of this size, near the floors."""

@@ -20,6 +20,7 @@ from holdfast.planners.joint.polish import Polish
 from holdfast.planners.joint.problem import SLACK, Problem, make_problem
 from holdfast.planners.joint.result import describe
 from holdfast.planners.joint.search import Search, first_search
+from holdfast.predict.replicas import follower_counts
 from holdfast.topology.graph import Topology
 
 MAX_SEGMENTS = 2_000
@@ -138,8 +139,18 @@ def _plan(topology: Topology, request: PlanRequest, solve: Solve) -> JointPlan:
         feasible=False,
         nearest=nearest.alone,
         nearest_together=nearest.together,
-        note=_why(problem, search, nearest),
+        note=_why(problem, search, nearest, _enough_replicas(problem, request, runner)),
     )
+
+
+def _enough_replicas(problem: Problem, request: PlanRequest, runner: Runner) -> int | None:
+    """With how many followers there is a plan, if so many were not allowed; None: with none."""
+    if request.max_replicas is None or not _bounds_recovery(problem):
+        return None
+    found = runner.run(problem.with_replicas(math.inf)).best
+    if found is None:
+        return None
+    return sum(follower_counts(problem.model.load.shards, found.choice.segments))
 
 
 def make_sweep(topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
@@ -184,10 +195,11 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _why(problem: Problem, search: Search, nearest: Nearest) -> str:
+def _why(problem: Problem, search: Search, nearest: Nearest, replicas: int | None) -> str:
     unit = problem.topology.unit.time
     said = "no plan keeps the bounds" if search.proved else "found no plan that keeps the bounds"
     ways = [say_bound(name, value, unit) for name, value in nearest.alone.items() if value]
+    ways += [] if replicas is None else [f"--max-replicas {replicas}"]
     if ways:
         return f"{said}; the nearest that can be kept: {' or '.join(ways)}"
     if nearest.together:

@@ -8,17 +8,20 @@ coordinator; both go through one lock, so the machine hears one event at a time.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from pathlib import Path
 from typing import assert_never
 
 from holdfast.clock import Clock, SystemClock
+from holdfast.control.client import ControlClient
 from holdfast.control.launcher import commands as c
 from holdfast.control.launcher import events as e
 from holdfast.control.launcher.machine import ENDED_LOGS, Launcher
 from holdfast.control.launcher.settings import LaunchSettings
 from holdfast.control.shell.wire import ConnectionLostError, LineSocket
+from holdfast.errors import BadInputError
 from holdfast.rundir.endpoint import read_endpoint
 from holdfast.runtime.launch.children import Child, ProcessList, forget_logs, remove_logs
 from holdfast.streams.term import admits
@@ -29,6 +32,10 @@ log = logging.getLogger("holdfast.launch")
 
 WATCH_S = 0.02
 RECONNECT_S = 0.1
+ASK_S = 1.0
+"""Between two questions how recoveries stand."""
+ANSWER_S = 0.25
+"""How long an answer may take: nobody looks after the processes meanwhile."""
 LOOK_S = 0.25
 """How often it is looked at who leads: a leader that hangs keeps its connections."""
 OUTPUT_S = 5.0
@@ -55,6 +62,7 @@ class LocalLauncher:
         self._term = -1
         """The newest that a coordinator we were connected to had."""
         self._bounded_at = self._looked_at = 0.0
+        self._asked_at = -math.inf
         self.finished = threading.Event()
         """The coordinator ended the run, or the launcher gave up on it."""
         self._closed = threading.Event()
@@ -293,6 +301,7 @@ class LocalLauncher:
             with self._lock:
                 ended = self._look_at_nodes()
                 self._look_at_coordinators()
+            self._look_at_recoveries()
             self._handle(e.Tick())
             for child in ended:
                 child.sweep()
@@ -323,6 +332,24 @@ class LocalLauncher:
                 del self._coordinators[name]
                 words = tuple(child.last_words())
                 self._handle(e.CoordinatorEnded(coordinator=name, code=code, words=words))
+
+    def _look_at_recoveries(self) -> None:
+        """Say whether a recovery is under way when a new spare would take the processor from it."""
+        now = self._clock.now()
+        if not self._machine.replacement_due(now) or now - self._asked_at < ASK_S:
+            return
+        self._asked_at = now
+        try:
+            with ControlClient(self._run_dir, timeout_s=ANSWER_S) as client:
+                view = client.status()
+        except (ConnectionLostError, BadInputError) as error:
+            log.debug("cannot see recoveries: %s", error)
+            self._handle(e.RecoveriesSeen(under_way=False))
+            return
+        open_now = [one for one in view.recoveries if one.outcome == "open"]
+        # One without a node to go to may be waiting for the very spare that is to be started.
+        under_way = bool(open_now) and all(one.to_node is not None for one in open_now)
+        self._handle(e.RecoveriesSeen(under_way=under_way))
 
     def _look_who_leads(self) -> None:
         """Hang up on a coordinator that leads no longer; `_talk` then finds the one that does."""

@@ -17,7 +17,7 @@ from holdfast.deployment import KEY_GROUPS
 from holdfast.deployment.slicefiles import SliceFile, group_digests
 from holdfast.errors import CheckFailedError, CorruptLogError, HoldfastError
 from holdfast.rundir.layout import ORIGIN, Layout, member, record_folder
-from holdfast.runtime.log.folder import RecordFolder
+from holdfast.rundir.records import RecordFolder
 from holdfast.storage import Storage, open_storage
 from holdfast.storage.identity import new_id
 from holdfast.streams import unit as streams_unit

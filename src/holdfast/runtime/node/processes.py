@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import psutil
@@ -57,6 +58,25 @@ def session_members(session: int, launch: str | None = None) -> list[int]:
             continue
         found.append(pid)
     return found
+
+
+def name_and_stop(pid: int) -> tuple[str, bool]:
+    """The name of a process and whether it is stopped; raises OSError if there is none."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        text = file.read()
+    name, _, rest = text.partition("(")[2].rpartition(") ")
+    return name, rest[:1] == "T"
+
+
+def wake_stopped(pids: Iterable[int]) -> list[int]:
+    """SIGCONT to those that are stopped; tells which."""
+    woken = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if name_and_stop(pid)[1]:
+                os.kill(pid, signal.SIGCONT)
+                woken.append(pid)
+    return woken
 
 
 def launch_members(launch: str) -> list[int]:

@@ -26,20 +26,31 @@ from typing import Literal, TypeAlias, assert_never
 import psutil
 
 from holdfast.clock import SystemClock
-from holdfast.control.commands import Dismiss, NodeCommand, StartUnit, StopUnit
-from holdfast.control.events import Gauges, Heartbeat, NodeHello, UnitReport
+from holdfast.control.commands import (
+    Dismiss,
+    NodeCommand,
+    StartProbe,
+    StartUnit,
+    StopProbe,
+    StopUnit,
+)
+from holdfast.control.events import Gauges, Heartbeat, NodeHello, ProbeReport, UnitReport
 from holdfast.errors import BadInputError
 from holdfast.rundir.paths import up_marker
 from holdfast.rundir.spec import BAD_INPUT
 from holdfast.runtime.host import UnitHost
 from holdfast.runtime.node.board import Board
 from holdfast.runtime.node.link import Link
-from holdfast.runtime.node.processes import session_members
+from holdfast.runtime.node.processes import name_and_stop, session_members
 
 log = logging.getLogger("holdfast.node")
 
 POLL_S = 0.05
 GAUGES_S = 2.0
+OFTEN_S = 0.2
+"""The same on a node whose processes are judged: it runs a path."""
+WORKERS = "hf-"
+"""How the names of Python workers begin (`runtime.spark.start.daemon`)."""
 FENCED = 4
 """Exit code of a node that was sent away while the run goes on; 0 says that the run ends."""
 TOO_SLOW = 3
@@ -63,6 +74,8 @@ class NodeSettings:
     """How long the host may take to close."""
     parent_pid: int | None = None
     """End when this is no longer the parent."""
+    judged: frozenset[str] = frozenset()
+    """Segments whose units are judged by what this node's processes use: splits."""
 
 
 EndReason = Literal["stop", "fenced", "orphaned", "parent gone", "signal"]
@@ -73,7 +86,7 @@ class _End:
     reason: EndReason
 
 
-_Job: TypeAlias = StartUnit | StopUnit | _End
+_Job: TypeAlias = StartUnit | StopUnit | StartProbe | StopProbe | _End
 
 
 class NodeProgram:
@@ -89,6 +102,7 @@ class NodeProgram:
         self._ending = threading.Event()
         self._ready = False
         self._gauges = Gauges()
+        self._probes: tuple[ProbeReport, ...] = ()
         self._count = 0
         self._link = Link(
             run_dir=settings.run_dir,
@@ -118,6 +132,11 @@ class NodeProgram:
                     self._start(job)
                 case StopUnit():
                     self._stop(job)
+                case StartProbe():
+                    log.info("probe=%d of %s:%s start", job.probe, job.split, job.path)
+                    self._host.probe(job.split, job.path, job.probe, job.share)
+                case StopProbe():
+                    self._host.end_probe(job.split, job.path, job.probe)
                 case _End():
                     return self._close(job.reason)
                 case _:
@@ -266,6 +285,10 @@ class NodeProgram:
                 if report.error:
                     _log_end(report)
                 self._beat_now.set()
+            probes = tuple(self._host.probes())
+            if probes != self._probes:
+                self._probes = probes
+                self._beat_now.set()
             time.sleep(POLL_S)
 
     def _beat(self) -> None:
@@ -283,23 +306,41 @@ class NodeProgram:
                     ready=self._ready,
                     reports=self._board.reports(self._clock.now()),
                     gauges=self._gauges,
+                    probes=self._probes,
                 )
             )
 
     def _measure(self) -> None:
         known: dict[int, psutil.Process] = {}
-        while not self._ending.wait(GAUGES_S):
+        while not self._ending.wait(self._gauges_s()):
             pids = session_members(os.getsid(0))
             known = {pid: known[pid] for pid in pids if pid in known}
-            cpu, memory = 0.0, 0
+            cpu, memory, workers, suspended = 0.0, 0, 0, 0
             for pid in pids:
                 try:
                     process = known.setdefault(pid, psutil.Process(pid))
                     cpu += process.cpu_percent() / 100.0
-                    memory += process.memory_info().rss
-                except psutil.Error:
+                    used = process.memory_info().rss
+                    memory += used
+                    name, stopped = name_and_stop(pid)
+                    workers = max(workers, used if name.startswith(WORKERS) else 0)
+                    suspended += stopped
+                except (psutil.Error, OSError):
                     known.pop(pid, None)
-            self._gauges = Gauges(cpu=round(cpu, 3), memory_bytes=memory, processes=len(pids))
+            self._gauges = Gauges(
+                cpu=round(cpu, 3),
+                memory_bytes=memory,
+                processes=len(pids),
+                worker_bytes=workers,
+                suspended=suspended,
+            )
+
+    def _gauges_s(self) -> float:
+        judged = self._settings.judged
+        if not judged:
+            return GAUGES_S
+        reports = self._board.reports(self._clock.now())
+        return OFTEN_S if any(told.unit.segment in judged for told in reports) else GAUGES_S
 
     def _cause(self, what: str) -> str:
         self._count += 1

@@ -8,8 +8,6 @@ import os
 import shutil
 import subprocess
 import threading
-import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +17,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from holdfast.control.events import UnitReport
+from holdfast.control.events import ProbeReport, UnitReport
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.paths import taking
 from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.layout import SCHEMAS
-from holdfast.rundir.paths import own_places, scratch_folder, scratch_path, warm_folder
+from holdfast.rundir.paths import (
+    own_places,
+    probe_folder,
+    scratch_folder,
+    scratch_path,
+    warm_folder,
+)
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.forked import ForkedLog, Predict
@@ -38,6 +42,7 @@ from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.paths import path_of
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
+from holdfast.runtime.spark.frames.sabotage import sabotaged
 from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import start_session
@@ -45,11 +50,12 @@ from holdfast.runtime.spark.start.warmup import warm_up
 from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
-from holdfast.runtime.spark.units.rehearse import rehearse
+from holdfast.runtime.spark.units.probe import Probe, Probes
+from holdfast.runtime.spark.units.rehearse import MakeUnit, rehearse
 from holdfast.runtime.spark.units.replay import Bench
+from holdfast.runtime.spark.units.starting import Starting, status_of, until_running
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
-from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
 from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
@@ -60,9 +66,6 @@ from holdfast.storage import open_storage
 from holdfast.streams.floors import RETAIN_BATCHES
 
 STOP_TIMEOUT_S = 15.0
-TURN_S = 20.0
-"""How long others wait at most for a unit to build its query."""
-TURN_POLL_S = 0.01
 FOLLOWER_BATCHES = 64
 """Batches that the log keeps beyond the usual where there are followers: they begin some behind."""
 
@@ -84,10 +87,12 @@ class SparkUnitHost:
         keep_input: bool = False,
         ack_levels: int = 1,
         partitions: int = 1,
+        sabotage: bool = False,
         spark: SparkSession | None = None,
         scratch: Path | None = None,
         predict: Predict = lambda *_: None,
     ) -> None:
+        """Args as elsewhere; `sabotage`: faults can be put into the functions of paths."""
         self._deployment = deployment
         self._pipeline = pipeline
         self._root = Path(run_dir).resolve()
@@ -95,6 +100,8 @@ class SparkUnitHost:
         self._keep_input = keep_input
         self._ack_levels = ack_levels
         self._partitions = partitions
+        self._sabotage = sabotage
+        self._probes = Probes()
         self._predict = predict
         """What share of the input results reflect that are computed without some of it."""
         self._spark = spark
@@ -109,12 +116,12 @@ class SparkUnitHost:
         self._healing = threading.RLock()
         self._turns = Turns(max(1, len(os.sched_getaffinity(0))))
         self._watch = NodeWatch()
-        self._units: dict[UnitId, SparkUnit | ThreadUnit | _Starting] = {}
+        self._units: dict[UnitId, SparkUnit | ThreadUnit | Starting] = {}
         self._store = open_storage(self._root, told=self._watch.told)
         ship_by_value(pipeline)
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
-        starting = _Starting(unit, generation, self._turns.ask())
+        starting = Starting(unit, generation, self._turns.ask())
         with self._lock:
             self._units[unit] = starting
         threading.Thread(
@@ -137,7 +144,7 @@ class SparkUnitHost:
             raise JavaEndedError(f"the Java of this node has ended with {ended}")
         with self._lock:
             units = list(self._units.values())
-        return [_status(unit) for unit in units]
+        return [status_of(unit) for unit in units]
 
     def _java_ended(self) -> int | None:
         """The exit code of this node's own Java, None while it runs or was never started."""
@@ -157,14 +164,9 @@ class SparkUnitHost:
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
         try:
             done = [
-                rehearse(
-                    segment,
-                    self._deployment,
-                    log,
-                    folder,
-                    lambda context: self._spark_unit(context, clone_from=None),
-                )
+                rehearse(segment, self._deployment, log, folder, self._on(segment, path))
                 for segment in inner
+                for path in segment.paths or ("",)
             ]
             if not any(done):
                 # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
@@ -173,7 +175,38 @@ class SparkUnitHost:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def probe(self, split: str, path: str, probe: int, share: float) -> None:
+        segment = self._deployment.segment(split)
+
+        def run(made: Probe) -> None:
+            made.run(
+                segment,
+                self._deployment,
+                SliceLog(self._root),
+                probe_folder(self._scratch),
+                self._on(segment, path),
+                share=share,
+            )
+
+        self._probes.begin(Probe(split=split, path=path, number=probe), run)
+
+    def end_probe(self, split: str, path: str, probe: int) -> None:
+        self._probes.end(split, path, probe)
+
+    def probes(self) -> list[ProbeReport]:
+        return self._probes.reports()
+
+    def _on(self, segment: Segment, path: str) -> MakeUnit:
+        """Makes a segment's unit for nobody to read; of a split, on one of its paths."""
+
+        def make(context: UnitContext) -> SparkUnit:
+            pipeline = self._on_path(segment.name, path) if path else self._pipeline
+            return self._spark_unit(context, clone_from=None, pipeline=pipeline)
+
+        return make
+
     def close(self) -> None:
+        self._probes.close()
         with self._lock:
             units = list(self._units.values())
             self._units.clear()
@@ -215,7 +248,7 @@ class SparkUnitHost:
                 }
             return self._schemas
 
-    def _begin(self, starting: _Starting, clone_from: int | None) -> None:
+    def _begin(self, starting: Starting, clone_from: int | None) -> None:
         try:
             unit = self._make(starting.unit, starting.generation, clone_from)
         except Exception as error:  # noqa: BLE001 - told by poll()
@@ -229,11 +262,11 @@ class SparkUnitHost:
         self._turns.enter(starting.turn)
         try:
             if self._run(starting, unit):
-                _until_running(unit)
+                until_running(unit)
         finally:
             self._turns.leave()
 
-    def _run(self, starting: _Starting, unit: SparkUnit | ThreadUnit) -> bool:
+    def _run(self, starting: Starting, unit: SparkUnit | ThreadUnit) -> bool:
         """Let a unit run, unless it is not wanted any more."""
         with self._lock:
             if self._units.get(starting.unit) is not starting or starting.stopping:
@@ -358,16 +391,26 @@ class SparkUnitHost:
             return self._pipeline
         log = context.log
         child = log.run(log.steps().child(context.name))
-        path = path_of(child, context.segment)
-        return self._pipeline.replaced(taking(context.segment.name, path))
+        return self._on_path(context.segment.name, path_of(child, context.segment))
 
-    def _spark_unit(self, context: UnitContext, *, clone_from: int | None) -> SparkUnit:
-        return SparkUnit(context, **self._query_settings(context), clone_from=clone_from)
+    def _on_path(self, split: str, path: str) -> Pipeline:
+        change = taking(split, path)
+        if self._sabotage:
+            change = sabotaged(change, split, path, self._root)
+        return self._pipeline.replaced(change)
 
-    def _query_settings(self, context: UnitContext) -> dict[str, Any]:
+    def _spark_unit(
+        self, context: UnitContext, *, clone_from: int | None, pipeline: Pipeline | None = None
+    ) -> SparkUnit:
+        settings = self._query_settings(context, pipeline)
+        return SparkUnit(context, **settings, clone_from=clone_from)
+
+    def _query_settings(
+        self, context: UnitContext, pipeline: Pipeline | None = None
+    ) -> dict[str, Any]:
         return {
             "spark": self.session(),
-            "pipeline": self._own_pipeline(context),
+            "pipeline": pipeline or self._own_pipeline(context),
             "schemas": self.schemas(),
             "starts": self._starts,
             "partitions": self._partitions,
@@ -443,45 +486,3 @@ class SparkUnitHost:
     def _jvm_pid(self) -> int:
         jvm: Any = self.session()._jvm  # noqa: SLF001 - no public way to the process id
         return int(jvm.java.lang.ProcessHandle.current().pid())
-
-
-def _status(unit: SparkUnit | ThreadUnit | _Starting) -> UnitReport:
-    try:
-        return unit.status()
-    except (HoldfastError, OSError):
-        # What waits could not be read. The unit fails on it by name when it comes to read it; the
-        # others of this node have nothing to do with it.
-        return unit.progress.report
-
-
-class _Starting:
-    """Stands for a unit while its session and schemas are being made."""
-
-    def __init__(self, unit: UnitId, generation: int, turn: int) -> None:
-        self.unit, self.generation = unit, generation
-        self.turn = turn
-        self.stopping = False
-        self.progress = Progress(unit, generation)
-
-    def status(self) -> UnitReport:
-        return self.progress.report
-
-    def fail(self, error: BaseException, operator: str) -> None:
-        text = "".join(traceback.format_exception(error))
-        self.progress.tell(state="failed", error=text, operator=operator)
-
-    def cancel(self) -> None:
-        self.progress.tell(state="stopped")
-
-    def stop(self) -> None:
-        self.stopping = True
-
-    def join(self, timeout_s: float) -> None:
-        """Nothing runs yet."""
-
-
-def _until_running(unit: SparkUnit) -> None:
-    """Wait until a unit has built its query, or has failed; one that takes long holds up nobody."""
-    end = time.monotonic() + TURN_S
-    while _status(unit).state == "starting" and time.monotonic() < end:
-        time.sleep(TURN_POLL_S)

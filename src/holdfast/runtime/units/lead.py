@@ -6,7 +6,8 @@ place of a dead or hanging leader without anyone having to notice, and a leader 
 wakes up, finds the slice of another and follows. That both believe to lead costs one lost put.
 
 The head start is a little above what the leader usually needs longer than its follower, so it is
-short where both are equally fast, and a slow leader is left its lead.
+short where both are equally fast, and a slow leader is left its lead. Where the storage shows that
+the leader's process has ended, nobody waits for it; a hint, as all of this is only about time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ MOST_S = 1.0
 FIRST_S = 0.3
 """While nothing is known of the leader."""
 FACTOR = 1.5
+LIFE_S = 0.02
+"""How often one who waits looks whether the leader lives."""
 MEMORY = 32
 """Batches by which the lag of a leader is judged."""
 
@@ -51,7 +54,13 @@ class HeadStart:
 class Marks(Protocol):
     """By what one sees that a batch is published or delivered."""
 
-    def there(self, number: int) -> bool: ...
+    def by(self, number: int) -> str | None:
+        """Who has published it; None: nobody yet."""
+        ...
+
+    def lives(self, writer: str) -> bool:
+        """Whether one who has published before may still do so."""
+        ...
 
     def path(self, number: int) -> str:
         """What appears when it is, as a watch takes it."""
@@ -80,6 +89,10 @@ class Lead(Protocol):
         """A batch is published, by this replica or another."""
         ...
 
+    def let_go(self) -> None:
+        """This replica ends: nobody need wait for it."""
+        ...
+
 
 class Alone:
     """The only replica."""
@@ -92,17 +105,33 @@ class Alone:
     def settle(self, *, mine: bool) -> None:
         """Nothing depends on it."""
 
+    def let_go(self) -> None:
+        """Nobody waits."""
+
 
 class Shared:
     """One of several replicas."""
 
     shared = True
 
-    def __init__(self, marks: Marks, *, leads: bool, watch: Watch, clock: Clock) -> None:
-        """Args as the types say; `leads`: it begins as the leader."""
+    def __init__(
+        self,
+        marks: Marks,
+        *,
+        leads: bool,
+        watch: Watch,
+        clock: Clock,
+        let_go: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Args as the types say; `leads`: it begins as the leader; `let_go`: tells others of its
+        end.
+        """
+        self._let_go = let_go
         self._marks, self._watch, self._clock = marks, watch, clock
         self._leads = leads
         self._head_start = HeadStart()
+        self._leader: str | None = None
+        """Who published the last batch that was waited for."""
         self._waited: tuple[int, bool] | None = None
         """The batch that was waited for last, and whether it was published meanwhile."""
         self._wake = threading.Event()
@@ -121,29 +150,42 @@ class Shared:
     def _wait(self, number: int) -> bool:
         start = self._clock.now()
         deadline = start + self._head_start.value_s
-        while not self._marks.there(number):
+        while (by := self._marks.by(number)) is None:
             now = self._clock.now()
             if now >= deadline:
                 # Should the leader be slow and not dead, it is given more time when it leads again.
                 self._head_start.observe(now - start)
                 return False
-            self._watch.wait((self._marks.path(number),), deadline - now, self._wake)
+            if self._leader is not None and not self._marks.lives(self._leader):
+                self._leader = None
+                return False
+            path = self._marks.path(number)
+            self._wake.clear()  # rung for an earlier batch, it would end this wait at once
+            self._watch.wait((path,), min(LIFE_S, deadline - now), self._wake)
+        self._leader = by
         self._head_start.observe(self._clock.now() - start)
         return True
 
     def settle(self, *, mine: bool) -> None:
         self._leads = mine
 
+    def let_go(self) -> None:
+        self._let_go()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBy:
     """Marks that are records, found by name."""
 
-    exists: Callable[[int], bool]
+    writer: Callable[[int], str | None]
+    alive: Callable[[str], bool]
     address: Callable[[int], str]
 
-    def there(self, number: int) -> bool:
-        return self.exists(number)
+    def by(self, number: int) -> str | None:
+        return self.writer(number)
+
+    def lives(self, writer: str) -> bool:
+        return self.alive(writer)
 
     def path(self, number: int) -> str:
         return self.address(number)

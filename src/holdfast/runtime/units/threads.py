@@ -170,6 +170,8 @@ class ThreadUnit(ABC):
             self.progress.tell(state="failed", error=traceback.format_exc(), operator=operator)
         else:
             self.progress.tell(state="stopped")
+        finally:
+            self.context.lead.let_go()
 
     def _loop(self) -> None:
         log, name = self.context.log, self.context.name

@@ -88,6 +88,32 @@ def test_a_dead_node_is_replaced_by_a_spare_of_its_domain():
     assert made.nodes["s0"].replaces
 
 
+def test_a_new_spare_waits_for_a_recovery_that_is_under_way():
+    """Its start would take the processor from what is brought back; it does not wait for ever."""
+    made = launcher(nodes=1, spares=1, replace_delay_s=5.0, replace_wait_s=30.0)
+    up(made, "n0")
+    up(made, "s0")
+    ended(made, "n0", KILLED, now=10.0)
+    assert not made.replacement_due(14.9)
+    assert made.replacement_due(15.0)
+    made.handle(e.RecoveriesSeen(under_way=True), 15.0)
+    assert tick(made, 15.0) == []
+    assert tick(made, 44.9) == []
+    assert c.StartNode(node="s1", domain="d0", spare=True) in tick(made, 45.0)
+
+
+def test_a_new_spare_starts_when_the_recovery_is_over():
+    """As soon as nothing is brought back any more."""
+    made = launcher(nodes=1, spares=1, replace_delay_s=5.0)
+    up(made, "n0")
+    up(made, "s0")
+    ended(made, "n0", KILLED, now=10.0)
+    made.handle(e.RecoveriesSeen(under_way=True), 15.0)
+    assert tick(made, 16.0) == []
+    made.handle(e.RecoveriesSeen(under_way=False), 17.0)
+    assert c.StartNode(node="s1", domain="d0", spare=True) in tick(made, 17.0)
+
+
 def test_with_spares_a_replacement_waits():
     """A starting Java virtual machine must not take the processor from the recovery."""
     made = launcher(nodes=1, spares=1, replace_delay_s=5.0)

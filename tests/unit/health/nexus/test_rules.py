@@ -52,7 +52,7 @@ def test_bounds_of_processor_and_memory():
 
 def test_no_output_while_items_wait():
     """Longer than it usually takes, and only while something waits."""
-    rule = NoOutput(hold_s=1.0, usual=3.0, first_s=5.0)
+    rule = NoOutput(hold_s=1.0, usual=3.0, first_s=5.0, early=0)
     stops = lambda i: min(i, 20)  # noqa: E731
     assert judged(rule, 24, waiting=5, given=stops) is None
     assert "gave out nothing for 1.2 s" in judged(rule, 26, waiting=5, given=stops)
@@ -65,10 +65,38 @@ def test_no_output_while_items_wait():
     assert judged(rule, 1, waiting=5) is None
 
 
+def test_one_that_is_behind_may_take_as_long_as_its_backlog_took_to_arrive():
+    """Sixteen seconds of input at once may take that long; what begins may take its time."""
+    behind = {
+        "waiting": lambda i: 64 + max(0, i - 40),
+        "arrived": lambda i: 100 + i,
+        "given": lambda i: min(i, 40),
+    }
+    assert judged(NoOutput(hold_s=1.0), 70, **behind) is None
+    assert "limit 17." in judged(NoOutput(hold_s=1.0), 115, **behind)
+    burst = {
+        "waiting": lambda i: 0 if i < 60 else 40,
+        "arrived": lambda i: i,
+        "given": lambda i: min(i, 50),
+    }
+    assert judged(NoOutput(hold_s=1.0), 75, **burst) is None
+    assert judged(NoOutput(hold_s=1.0), 120, **burst) is not None
+    steady = {
+        "waiting": lambda i: 1 + max(0, i - 40),
+        "arrived": lambda i: 100 + i,
+        "given": lambda i: min(i, 40),
+    }
+    assert "limit 1." in judged(NoOutput(hold_s=1.0), 48, **steady)
+    early = {"waiting": 2, "arrived": lambda i: i, "given": lambda i: min(i, 3)}
+    assert judged(NoOutput(hold_s=1.0), 30, **early) is None
+    assert judged(NoOutput(hold_s=1.0), 60, **early) is not None
+
+
 def test_overload_with_its_trend():
     """More comes than goes, and the queue is long; a burst that is worked off is left alone."""
     rule = Overload(span_s=4.0, margin=0.3, least_waiting=10, horizon_s=2.0)
     more = {"arrived": lambda i: 100 * i, "taken": lambda i: 20 * i, "waiting": lambda i: 80 * i}
+    more["given"] = lambda i: i
     assert judged(rule, 40, **more) == "400 items a second come, 80 are processed, 3120 wait"
     assert judged(rule, 10, **more) is None
     assert judged(rule, 40, **{**more, "arrived": None}) is None
@@ -140,7 +168,8 @@ def profiled(rule, samples):
 
 def steady(count, start=0.0, taken=0, rate=100, **fields):
     return [
-        Sample(at=start + i / 4, taken=int(taken + rate * i / 4), **fields) for i in range(count)
+        Sample(at=start + i / 4, taken=int(taken + rate * i / 4), given=1, **fields)
+        for i in range(count)
     ]
 
 
@@ -153,7 +182,7 @@ def test_a_profile_finds_what_was_never_so():
     assert said[:40] == [None] * 40
     found = [why for why in said[40:] if why]
     assert found
-    assert found[0].startswith("memory 4.194e+08, at this load at most 1.573e+08 is normal")
+    assert found[0].startswith("memory 4.194e+08, at this load at most 2.013e+08 is normal")
     assert said[40] is said[41] is None
     young = Profile(ProfilePolicy(settle_s=1.0, least=100, blocks=3))
     assert set(profiled(young, [*calm, *more])) == {None}

@@ -90,6 +90,7 @@ def test_followers_are_bounded_in_number_and_cost() -> None:
     enough = _planned(max_recovery=0.3)
     fewer = _planned(max_recovery=0.3, max_replicas=len(enough.replicas) - 1)
     assert not fewer.feasible
+    assert f"--max-replicas {len(enough.replicas)}" in fewer.note
     assert enough.overhead is not None
     dear = _planned(max_recovery=0.3, max_overhead=enough.overhead / 2)
     assert not dear.feasible

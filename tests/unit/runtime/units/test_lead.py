@@ -15,12 +15,18 @@ class World:
     def __init__(self):
         self.time = 0.0
         self.appears: dict[int, float] = {}
+        self.dead = False
+        self.awake: list[bool] = []
+        """Per wait, whether it would have ended at once."""
 
     def now(self):
         return self.time
 
-    def there(self, number):
-        return self.appears.get(number, float("inf")) <= self.time
+    def by(self, number):
+        return "leader" if self.appears.get(number, float("inf")) <= self.time else None
+
+    def lives(self, writer):
+        return not self.dead
 
     def path(self, number):
         return f"/slices/{number}"
@@ -29,7 +35,10 @@ class World:
         number = int(paths[0].rpartition("/")[2])
         at = min(self.time + timeout_s, max(self.time, self.appears.get(number, float("inf"))))
         self.time = at
-        return self.there(number)
+        self.awake.append(wake.is_set())
+        if self.by(number) is not None:
+            wake.set()
+        return self.by(number) is not None
 
 
 def replica(world, *, leads):
@@ -52,6 +61,17 @@ def test_a_follower_leaves_a_batch_to_its_leader():
     assert world.time == pytest.approx(0.1)
 
 
+def test_who_was_woken_once_sleeps_again():
+    """The bell of one batch does not ring for the next: a follower that waits takes no CPU."""
+    world = World()
+    follower = replica(world, leads=False)
+    for number in range(3):
+        world.appears[number] = world.time + 0.05
+        assert follower.give_way(number)
+    assert len(world.awake) >= 3
+    assert not any(world.awake)
+
+
 def test_a_follower_publishes_for_a_leader_that_does_not():
     """After the head start it does, and from then on it leads."""
     world = World()
@@ -62,6 +82,21 @@ def test_a_follower_publishes_for_a_leader_that_does_not():
     assert follower.leads
     assert not follower.give_way(1)
     assert world.time == pytest.approx(FIRST_S)
+
+
+def test_a_leader_that_is_known_to_be_dead_is_not_waited_for():
+    """Its follower publishes at once; before it has seen who leads it waits all the same."""
+    world = World()
+    follower = replica(world, leads=False)
+    world.appears[0] = 0.1
+    assert follower.give_way(0)
+    world.dead = True
+    before = world.time
+    assert not follower.give_way(1)
+    assert world.time == before
+    stranger = replica(world, leads=False)
+    assert not stranger.give_way(1)
+    assert world.time == pytest.approx(before + FIRST_S)
 
 
 def test_a_leader_that_is_slow_now_and_then_is_given_more_time():

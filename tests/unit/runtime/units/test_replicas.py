@@ -13,12 +13,13 @@ import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.pipeline import ForeachBatch, Parquet, Rate, Sqlite
+from holdfast.rundir.layout import unit_folder
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
-from holdfast.runtime.units.replicas import lead_of
+from holdfast.runtime.units.replicas import ALIVE, lead_of
 from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.streams.records import Slice
@@ -131,6 +132,18 @@ def test_the_follower_of_a_source_goes_on_and_the_old_leader_follows(tmp_path, u
     assert published[0].after == -1
     for one, other in pairwise(published):
         assert other.after == one.upto
+
+
+def test_a_replica_shows_that_it_lives_while_it_does(tmp_path):
+    """What killed ones have left is removed by the next to come."""
+    here = context(tmp_path, "a", 0)
+    folder = f"{unit_folder(here.name)}/{ALIVE}"
+    here.log.store.put_if_absent(f"{folder}/killed", b"")
+    assert here.log.store.names(folder) == [here.log.writer, "killed"]
+    other = context(tmp_path, "a", 1)
+    assert set(other.log.store.names(folder)) == {here.log.writer, other.log.writer}
+    here.lead.let_go()
+    assert other.log.store.names(folder) == [other.log.writer]
 
 
 def test_a_follower_leaves_no_files_that_nobody_published(tmp_path, units):

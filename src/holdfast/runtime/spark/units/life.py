@@ -14,13 +14,16 @@ batches have earned.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.runtime.spark.start.daemon import worker_name
 
@@ -28,6 +31,8 @@ QUIET_S = 10.0
 """A batch that takes longer than this is looked at."""
 EVERY_S = 5.0
 """How often; a look costs some tens of milliseconds."""
+PROCESSES = Path("/proc")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _STAGE = re.compile(r" in stage (\d+)\.")
 
 
@@ -94,13 +99,41 @@ class QueryLife:
         return used
 
 
-def worker_times(name: str, processes: Path = Path("/proc")) -> tuple[tuple[int, int], ...]:
+def worker_times(name: str, processes: Path = PROCESSES) -> tuple[tuple[int, int], ...]:
     """Processes of a name on this machine, and the nanoseconds each has used of a processor."""
     found = []
-    for folder in processes.iterdir():
-        if not folder.name.isdigit():
-            continue
+    for folder in _named(name, processes):
         with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
-            if (folder / "comm").read_text().strip() == name:
-                found.append((int(folder.name), int((folder / "schedstat").read_text().split()[0])))
+            found.append((int(folder.name), int((folder / "schedstat").read_text().split()[0])))
     return tuple(sorted(found))
+
+
+def worker_memory(run_id: str, processes: Path = PROCESSES) -> int:
+    """Bytes of memory that the Python workers of a query use at this moment."""
+    used = 0
+    for folder in _named(worker_name(run_id), processes):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            used += int((folder / "statm").read_text().split()[1]) * PAGE_BYTES
+    return used
+
+
+def end_query(query: StreamingQuery, workers: str) -> None:
+    """Stop a query; given its run id, kill its Python workers first.
+
+    One that is stopped or hangs would hold its batch for ever.
+    """
+    for folder in _named(worker_name(workers), PROCESSES) if workers else ():
+        with contextlib.suppress(OSError):
+            os.kill(int(folder.name), signal.SIGKILL)
+    with contextlib.suppress(Exception):  # a batch that does not end in time is killed with us
+        query.stop()
+
+
+def _named(name: str, processes: Path) -> list[Path]:
+    found = []
+    for folder in processes.iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if (folder / "comm").read_text().strip() == name:
+                    found.append(folder)
+    return found

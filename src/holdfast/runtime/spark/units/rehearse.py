@@ -12,9 +12,10 @@ ended, however it ended.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,23 @@ def rehearse(
     segment: Segment, deployment: Deployment, real: SliceLog, folder: Path, make: MakeUnit
 ) -> bool:
     """Run a segment for a few batches; whether rows got through. A failure is told, not raised."""
+    with laid_out(segment, deployment, real, folder) as (context, rows):
+        return _run(make(context)) and rows > 0
+
+
+@contextlib.contextmanager
+def laid_out(
+    segment: Segment, deployment: Deployment, real: SliceLog, folder: Path, *, every: int = 1
+) -> Iterator[tuple[UnitContext, int]]:
+    """A unit over a log of its own with copies of slices, and the rows in these; removed after.
+
+    Args:
+        segment: what it runs.
+        deployment: of the run.
+        real: where to copy from.
+        folder: where to copy to.
+        every: take every so many-th of the newest slices.
+    """
     home, place = open_storage(folder), new_id()
     scratch = SliceLog(folder / place)
     # One batch per epoch, so that as many batches run as there are slices.
@@ -54,19 +72,21 @@ def rehearse(
     try:
         begin(scratch, deployment)
         rows = sum(
-            _lay_out(real, scratch, deployment.segment(stream))
+            _lay_out(real, scratch, deployment.segment(stream), every)
             for stream in deployment.streams_read(segment)
         )
-        context = UnitContext(
-            unit=UnitId(segment=segment.name, shard=0),
-            generation=0,
-            segment=segment,
-            deployment=deployment,
-            log=scratch,
-            trimmer=Trimmer(scratch, deployment, keep_input=True),
-            crash=Crash(),
+        yield (
+            UnitContext(
+                unit=UnitId(segment=segment.name, shard=0),
+                generation=0,
+                segment=segment,
+                deployment=deployment,
+                log=scratch,
+                trimmer=Trimmer(scratch, deployment, keep_input=True),
+                crash=Crash(),
+            ),
+            rows,
         )
-        return _run(make(context)) and rows > 0
     finally:
         home.remove_folder(place, aside=f".{place}")
 
@@ -87,8 +107,8 @@ def _run(unit: SparkUnit) -> bool:
         unit.join(TIMEOUT_S)
 
 
-def _lay_out(real: SliceLog, scratch: SliceLog, producer: Segment) -> int:
-    """The newest slices of a stream, if they are not too large, as slices 0, 1, ... of the copy.
+def _lay_out(real: SliceLog, scratch: SliceLog, producer: Segment, every: int) -> int:
+    """Newest slices of a stream, if they are not too large, as slices 0, 1, ... of the copy.
 
     Gives the rows in them. Who carries the stream now may be others than at the beginning, which is
     what the copy has.
@@ -96,13 +116,14 @@ def _lay_out(real: SliceLog, scratch: SliceLog, producer: Segment) -> int:
     carriers = [child.unit for child in real.carriers(producer.name)]
     rows = 0
     for shard in range(producer.shards):
-        sample = _newest(real, carriers[shard % len(carriers)]) if carriers else None
-        if sample is not None and sample.rows > MAX_ROWS:
-            sample = None
+        samples = _newest(real, carriers[shard % len(carriers)], every) if carriers else []
         unit = str(UnitId(segment=producer.name, shard=shard))
-        files = _copied(real, scratch, sample, unit) if sample else {}
-        found = sample.rows if sample and files else 0
         for number in range(BATCHES):
+            sample = samples[number % len(samples)] if samples else None
+            if sample is not None and sample.rows > MAX_ROWS:
+                sample = None
+            files = _copied(real, scratch, sample, unit) if sample else {}
+            found = sample.rows if sample and files else 0
             scratch.publish(
                 Slice(
                     unit=unit,
@@ -114,7 +135,7 @@ def _lay_out(real: SliceLog, scratch: SliceLog, producer: Segment) -> int:
                     watermark_us=sample.watermark_us if sample else 0,
                 )
             )
-        rows += found
+            rows += found
     return rows
 
 
@@ -129,6 +150,10 @@ def _copied(real: SliceLog, scratch: SliceLog, sample: Slice, unit: str) -> File
     return sample.files
 
 
-def _newest(real: SliceLog, unit: str) -> Slice | None:
-    number = real.records.execute(Newest(slices(unit)))
-    return real.slice(unit, number) if number >= 0 else None
+def _newest(real: SliceLog, unit: str, every: int) -> list[Slice]:
+    """Up to `BATCHES` slices, `every` apart as far as so many are kept; oldest first."""
+    newest = real.records.execute(Newest(slices(unit)))
+    apart = [newest - every * back for back in range(BATCHES)]
+    wanted = [number for number in apart if number >= 0]
+    found = [item for number in wanted if (item := real.slice(unit, number)) is not None]
+    return found[::-1]

@@ -44,7 +44,7 @@ from holdfast.runtime.spark.io.publish import Written
 from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, rows_read
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.beginning import keep_commit, refuse_or_rebuild
-from holdfast.runtime.spark.units.life import QueryLife
+from holdfast.runtime.spark.units.life import QueryLife, end_query
 from holdfast.runtime.spark.units.partners import clone_partner
 from holdfast.runtime.spark.units.promise import keep_promised, promise_of
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
@@ -116,8 +116,15 @@ class SparkUnit:
             self.context.log.store.put_if_absent(self._stop_marker(), b"")
         query = self._query
         if query is not None:
-            # stop() waits for the batch in hand: not on the caller's thread.
-            threading.Thread(target=_stop, args=(query,), daemon=True).start()
+            # stop() waits for the batch in hand: not on the caller's thread. A path that is left
+            # may hang in a function, or hold memory that another one is to have.
+            workers = self.run_id if self.context.segment.paths else ""
+            threading.Thread(target=end_query, args=(query, workers), daemon=True).start()
+
+    @property
+    def run_id(self) -> str:
+        """That of its query, by which its Python workers are known; empty: it has none yet."""
+        return str(self._query.runId) if self._query is not None else ""
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
@@ -156,6 +163,8 @@ class SparkUnit:
             asked = self._stopping.is_set()
             why = None if asked else "its query ended though nobody stopped it"
             self.progress.tell(state="stopped", error=why)
+        finally:
+            self.context.lead.let_go()
 
     def _prepare(self) -> None:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
@@ -483,8 +492,3 @@ class SparkUnit:
 
     def _checkpoint(self, generation: int) -> Storage:
         return self._checkpoints().below(generation_word(generation))
-
-
-def _stop(query: StreamingQuery) -> None:
-    with contextlib.suppress(Exception):  # a batch that does not end in time is killed with us
-        query.stop()

@@ -1,0 +1,443 @@
+"""Which path of a split carries its stream: Pathfinder's circuit breakers, fed by Nexus.
+
+Every heartbeat brings a sample of the unit that carries a split's stream, which has a node to
+itself: what waits and what is done, and processor time and memory of its own process. Nexus judges
+it; what it finds, and an exception, opens the path's breaker. The lowest in order with a closed
+breaker is active. To leave a path is a `cut` on the records (`holdfast.streams.paths`), which the
+shell puts: what is decided here is *when*. So a leader that dies in between harms nothing: its
+successor finds the breakers in the journal, compares who is active with the records, and goes on.
+
+Paths that do not carry run nowhere; spares have rehearsed them. A probe runs on a node that has no
+unit. If no path may carry, none runs and the input waits in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from holdfast.control.commands import StartProbe, StopProbe, TakePath
+from holdfast.control.events import (
+    Gauges,
+    HandoverRequested,
+    Heartbeat,
+    PathAsked,
+    PathCarried,
+    ProbeReport,
+    UnitReport,
+)
+from holdfast.control.facts import (
+    BreakerChanged,
+    DownReason,
+    PathFact,
+    PathLeft,
+    PathPreferred,
+    PathTaken,
+    SplitOpened,
+)
+from holdfast.control.outlet import Moment, Outlet
+from holdfast.control.pool import Candidate
+from holdfast.control.state.path_state import PathState
+from holdfast.control.state.unit_state import UnitRecord, UnitState
+from holdfast.deployment import Deployment, UnitId
+from holdfast.health import breaker as b
+from holdfast.health.nexus.classify import Nexus
+from holdfast.health.nexus.history import Sample
+from holdfast.health.policy import Policy
+
+LOOK_S = 2.0
+"""How often the records are asked again while another path carries than is to."""
+LINGER_S = 10.0
+"""How long a unit of a path that was left may take to end before its node is killed."""
+FORGET_S = 120.0
+"""How long it is remembered that a unit was left."""
+
+Splits = Mapping[str, Mapping[str, str]]
+"""Split to its paths in their order, each with a fingerprint of what it does."""
+
+
+class Loads(Protocol):
+    """What it sees of nodes."""
+
+    @property
+    def nodes(self) -> Mapping[str, Candidate]: ...
+
+    def give_back(self, node: str, load: int) -> None: ...
+
+
+class Signs(Protocol):
+    """What it sees of units' signs of life."""
+
+    def gone(self, unit: UnitId) -> None: ...
+
+
+class Heirs(Protocol):
+    """Who has units started."""
+
+    def begin(self, moment: Moment, event: HandoverRequested) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class _Split:
+    """What is known of a split for the moment."""
+
+    breakers: b.Breakers
+    carried: str = ""
+    """The path that carries its stream, as the records said last; empty: not known yet."""
+    units: tuple[UnitId, ...] = ()
+    looked_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Probe:
+    node: str
+    number: int
+
+
+class PathLife:
+    """Sees splits, their units and what these report; decides which path carries each."""
+
+    def __init__(
+        self,
+        *,
+        splits: Splits,
+        state: PathState,
+        units: UnitState,
+        signs: Signs,
+        loads: Loads,
+        heirs: Heirs,
+        nexus: Nexus,
+        policy: Policy,
+        out: Outlet[PathFact, TakePath | StartProbe | StopProbe],
+    ) -> None:
+        self._wanted = splits
+        self._state = state
+        self._units = units
+        self._signs = signs
+        self._loads = loads
+        self._heirs = heirs
+        self._nexus = nexus
+        self._policy = policy
+        self._out = out
+        self._splits: dict[str, _Split] = {}
+        self._probes: dict[tuple[str, str], _Probe] = {}
+        self._errors: dict[str, int] = {}
+        """Exceptions ever, by split and path."""
+        self._left: dict[tuple[str, int], float] = {}
+        """When generations of units were left that have not ended yet."""
+
+    def begin(self, moment: Moment, *, anew: bool) -> None:
+        """A coordinator begins to lead; in a new launch what a person has opened stays so.
+
+        Whoever launches has had the chance to repair the rest.
+        """
+        for split, paths in self._wanted.items():
+            before = self._state.splits.get(split)
+            known = b.forgiven(before) if anew and before is not None else before
+            made = b.Breakers(paths, now=moment.now, policy=self._policy.breaker, before=known)
+            # Who is active follows from the breakers; the records are asked for it below.
+            made.handle(b.Tick(), moment.now, can_probe=False)
+            self._splits[split] = _Split(breakers=made)
+            if made.state != before:
+                self._out.record(
+                    SplitOpened(at=moment.now, cause=moment.cause, split=split, state=made.state)
+                )
+            self._take(moment, split, "a coordinator begins to lead")
+
+    def tick(self, moment: Moment) -> None:
+        """Time has passed: probes may be due, and what was asked for may not have happened."""
+        for (of, path), probe in list(self._probes.items()):
+            if probe.node not in self._loads.nodes:
+                self._probe_ended(moment, of, path, good=False, why="its node was lost")
+        for key in [key for key, at in self._left.items() if moment.now - at > FORGET_S]:
+            del self._left[key]  # it has ended without another word
+        for name, split in self._splits.items():
+            self._handle(moment, name, b.Tick())
+            active = split.breakers.active
+            due = moment.now - split.looked_at >= LOOK_S
+            if due and active is not None and not self._as_wanted(name, split, active):
+                self._take(moment, name, "it is to carry the stream and does not")
+
+    def _as_wanted(self, name: str, split: _Split, active: str) -> bool:
+        """Whether the active path carries; others run if somebody else has cut the stream."""
+        there = {record.unit for record in self._units.of_segment(name)}
+        return active == split.carried and there == set(split.units)
+
+    def carried(self, moment: Moment, event: PathCarried) -> None:
+        """The records say which path carries a split's stream."""
+        split = self._splits.get(event.split)
+        if split is None:
+            return
+        if event.path != split.carried or event.units != split.units:
+            self._forget(event.split, split)
+        split.carried, split.units = event.path, event.units
+        active = split.breakers.active
+        if active is None:
+            self._leave(moment, event.split, keep=())
+        elif event.path == active:
+            self._leave(moment, event.split, keep=event.units)
+            self._heirs.begin(
+                moment,
+                HandoverRequested(
+                    cause=moment.cause,
+                    stream=event.split,
+                    change=event.change,
+                    parents=(),
+                    children=event.units,
+                    reason=event.reason,
+                ),
+            )
+
+    def heard(self, moment: Moment, event: Heartbeat) -> None:
+        """A live node has told how its units and its processes do."""
+        for told in event.reports:
+            self._note_lingering(told)
+            split = self._splits.get(told.unit.segment)
+            if split is not None and self._carries(split, told, event.node):
+                self._judge(moment, split, told, event.gauges)
+        for probe in event.probes:
+            self._probed(moment, event.node, probe)
+
+    def failed(
+        self, moment: Moment, record: UnitRecord, reason: DownReason, why: str | None
+    ) -> None:
+        """A generation of a unit has ended against our will."""
+        split = self._splits.get(record.unit.segment)
+        if split is None or record.unit not in split.units:
+            return
+        match reason:
+            case "error" | "stopped by itself":
+                key = self._key(split, record.unit)
+                self._errors[key] = self._errors.get(key, 0) + 1
+                self._fail(moment, split, why or reason)
+            case "stalled" | "never started":
+                self._fail(moment, split, why or reason)
+            case "node lost":
+                window_s = self._policy.breaker.window_s
+                lost = [at for at in record.crashes if moment.now - at < window_s]
+                if len(lost) >= self._policy.breaker.losses:
+                    self._fail(moment, split, f"its process was lost {len(lost)} times")
+            case "no space" | "left behind":
+                pass
+            case _:
+                assert_never(reason)
+
+    def carries(self, split: str) -> str:
+        """The path that carries a split's stream, as the records said last; empty: not known."""
+        known = self._splits.get(split)
+        return known.carried if known is not None else ""
+
+    def knows(self, event: PathAsked) -> bool:
+        """Whether there is what somebody asks for."""
+        paths = self._wanted.get(event.split)
+        return paths is not None and (
+            event.path in paths or (event.what == "prefer" and not event.path)
+        )
+
+    def ask(self, moment: Moment, event: PathAsked) -> None:
+        """Someone wants a path to be left, to be trusted again, or to be preferred."""
+        match event.what:
+            case "open":
+                self._handle(moment, event.split, b.OpenAsked(path=event.path))
+            case "close":
+                self._handle(moment, event.split, b.CloseAsked(path=event.path))
+            case "prefer":
+                self._handle(moment, event.split, b.PreferAsked(path=event.path))
+            case _:
+                assert_never(event.what)
+
+    def lingering(self, moment: Moment, node: str, reports: tuple[UnitReport, ...]) -> str | None:
+        """Why a node is to be killed: a unit of a path that was left does not end there."""
+        for told in reports:
+            since = self._left.get((str(told.unit), told.generation))
+            if since is not None and moment.now - since >= LINGER_S:
+                del self._left[str(told.unit), told.generation]
+                return f"{told.unit} on {node} does not end though its path was left"
+        return None
+
+    # What paths report
+
+    def _carries(self, split: _Split, told: UnitReport, node: str) -> bool:
+        record = self._units.of(told.unit)
+        return (
+            told.unit in split.units
+            and told.state == "running"
+            and record is not None
+            and (record.node, record.generation) == (node, told.generation)
+        )
+
+    def _judge(self, moment: Moment, split: _Split, told: UnitReport, gauges: Gauges) -> None:
+        key = self._key(split, told.unit)
+        begun = told.batch >= 0
+        # What a node's processes use says nothing about one of several units on it.
+        own = gauges.processes > 0 and told.unit.segment in self._policy.alone
+        sample = Sample(
+            at=moment.now,
+            waiting=told.waiting,
+            arrived=told.epoch + 1 + told.waiting if begun else None,
+            taken=told.epoch + 1 if begun else 0,
+            given=told.batch + 1,
+            rows=told.rows_in,
+            errors=self._errors.get(key, 0),
+            cpu=gauges.cpu if own else None,
+            memory_bytes=gauges.worker_bytes or None if own else None,
+            batch_ms=told.batch_ms if begun else None,
+            suspended=gauges.suspended if own else 0,
+        )
+        for finding in self._nexus.observe(key, sample):
+            if finding.since == moment.now:
+                self._fail(moment, split, f"{finding.rule}: {finding.why}")
+
+    def _note_lingering(self, told: UnitReport) -> None:
+        if told.state not in ("starting", "running"):
+            self._left.pop((str(told.unit), told.generation), None)
+
+    def _fail(self, moment: Moment, split: _Split, why: str) -> None:
+        name = split.units[0].segment
+        failed = b.PathFailed(path=split.carried, why=why.strip().rpartition("\n")[2])
+        self._handle(moment, name, failed)
+
+    def _key(self, split: _Split, unit: UnitId) -> str:
+        return f"{unit.segment}:{split.carried}#{unit.shard}"
+
+    def _forget(self, name: str, split: _Split) -> None:
+        """Another unit runs: what the one before has shown lately says nothing about it."""
+        for unit in split.units:
+            self._nexus.restart(f"{name}:{split.carried}#{unit.shard}")
+
+    # Breakers
+
+    def _handle(self, moment: Moment, name: str, event: b.BreakerEvent) -> None:
+        split = self._splits[name]
+        can_probe = self._free_node() is not None
+        commands = split.breakers.handle(event, moment.now, can_probe=can_probe)
+        self._journal(moment, name, split.breakers.state, commands)
+        for command in commands:
+            match command:
+                case b.Activate():
+                    self._take(moment, name, command.why)
+                case b.AllDown():
+                    self._leave(moment, name, keep=())
+                case b.StartProbe():
+                    self._start_probe(moment, name, command)
+                case b.StopProbe():
+                    self._stop_probe(moment, name, command.path)
+                case b.ShutDown():
+                    pass  # nothing of a path that does not carry runs
+                case _:
+                    assert_never(command)
+
+    def _journal(
+        self,
+        moment: Moment,
+        name: str,
+        after: b.SplitState,
+        commands: list[b.BreakerCommand],
+    ) -> None:
+        before = self._state.splits[name]
+        at, cause = moment.now, moment.cause
+        for known, now in zip(before.breakers, after.breakers, strict=True):
+            if known != now:
+                self._out.record(BreakerChanged(at=at, cause=cause, split=name, breaker=now))
+        if before.preferred != after.preferred:
+            self._out.record(PathPreferred(at=at, cause=cause, split=name, path=after.preferred))
+        if before.active != after.active:
+            turns = [x for x in commands if isinstance(x, b.Activate | b.AllDown)]
+            self._out.record(
+                PathTaken(
+                    at=at,
+                    cause=cause,
+                    split=name,
+                    path=after.active or "",
+                    before=before.active or "",
+                    why=turns[-1].why if turns else "",
+                )
+            )
+
+    def _take(self, moment: Moment, name: str, why: str) -> None:
+        split = self._splits[name]
+        split.looked_at = moment.now
+        self._out.send(
+            TakePath(cause=moment.cause, split=name, path=split.breakers.active or "", reason=why)
+        )
+
+    def _leave(self, moment: Moment, name: str, *, keep: tuple[UnitId, ...]) -> None:
+        """Units of a split are not to run any more; whoever still reports them is told to stop."""
+        left = [record for record in self._units.of_segment(name) if record.unit not in keep]
+        if not left:
+            return
+        nodes = [record.node for record in left if record.node is not None]
+        for record in left:
+            self._signs.gone(record.unit)
+            if record.node is not None:
+                self._left[str(record.unit), record.generation] = moment.now
+        units = tuple(record.unit for record in left)
+        self._out.record(PathLeft(at=moment.now, cause=moment.cause, split=name, units=units))
+        for node in nodes:
+            self._loads.give_back(node, self._units.load(node))
+
+    # Probes
+
+    def _free_node(self) -> str | None:
+        """A warm node without a unit and without a probe; spares first."""
+        busy = {probe.node for probe in self._probes.values()}
+        free = [
+            (not node.spare, node.node)
+            for node in self._loads.nodes.values()
+            if node.load == 0 and node.ready and node.node not in busy
+        ]
+        return min(free)[1] if free else None
+
+    def _start_probe(self, moment: Moment, name: str, asked: b.StartProbe) -> None:
+        node = self._free_node()
+        if node is None:  # two at once, and one place
+            node = next(iter(self._probes.values())).node
+        self._probes[name, asked.path] = _Probe(node=node, number=asked.probe)
+        self._out.send(
+            StartProbe(
+                cause=moment.cause,
+                node=node,
+                split=name,
+                path=asked.path,
+                probe=asked.probe,
+                share=asked.share,
+            )
+        )
+
+    def _stop_probe(self, moment: Moment, name: str, path: str) -> None:
+        probe = self._probes.pop((name, path), None)
+        if probe is not None:
+            self._tell_to_forget(moment, probe.node, name, path, probe.number)
+
+    def _probed(self, moment: Moment, node: str, told: ProbeReport) -> None:
+        known = self._probes.get((told.split, told.path))
+        if known is None or (known.node, known.number) != (node, told.probe):
+            # Of a leader before, or one that nobody waits for any more.
+            self._tell_to_forget(moment, node, told.split, told.path, told.probe)
+        elif told.state != "running":
+            self._tell_to_forget(moment, node, told.split, told.path, told.probe)
+            self._probe_ended(
+                moment, told.split, told.path, good=told.state == "good", why=told.why
+            )
+
+    def _probe_ended(self, moment: Moment, split: str, path: str, *, good: bool, why: str) -> None:
+        probe = self._probes.pop((split, path))
+        ended = b.ProbeEnded(path=path, probe=probe.number, good=good, why=why)
+        self._handle(moment, split, ended)
+
+    def _tell_to_forget(
+        self, moment: Moment, node: str, split: str, path: str, number: int
+    ) -> None:
+        self._out.send(
+            StopProbe(cause=moment.cause, node=node, split=split, path=path, probe=number)
+        )
+
+
+def path_versions(deployment: Deployment) -> dict[str, dict[str, str]]:
+    """The paths of each split, with what they are known by: a changed split begins anew."""
+    return {
+        segment.name: dict.fromkeys(segment.paths, deployment.fingerprints.get(segment.name, ""))
+        for segment in deployment.segments
+        if segment.paths
+    }

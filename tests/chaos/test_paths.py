@@ -1,0 +1,64 @@
+"""Splits on real processes: failing paths are left and taken again, every row is there once."""
+
+import pytest
+
+from holdfast.control.facts import BreakerChanged, PathTaken
+from holdfast.control.shell.journal import read
+from holdfast.faults.campaign import Campaign, run_campaign
+from holdfast.faults.schedule import PATH_FAULTS, Fault, Schedule, draw_schedule
+from holdfast.health.breaker import BreakerPolicy
+from holdfast.pipeline import deploy, load_pipeline
+from holdfast.rundir.paths import journals
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos]
+
+APP = "examples/locations.py"
+QUICK = BreakerPolicy(open_s=3.0, cooldown_s=3.0, settled_s=5.0)
+
+
+def play(folder, schedule, **more):
+    pipeline = load_pipeline(APP)
+    campaign = Campaign(
+        app=APP,
+        pipeline=pipeline,
+        deployment=deploy(pipeline),
+        schedule=schedule,
+        nodes=1,
+        breaker=QUICK,
+        **more,
+    )
+    outcome = run_campaign(campaign, folder)
+    assert any(item.done for item in outcome.injected), outcome.to_json()
+    assert outcome.ok, outcome.to_json()
+    return facts(folder)
+
+
+def facts(folder):
+    """All that the newest journal tells."""
+    newest = max(journals(folder).items())[1]
+    found = read(newest)
+    return [*(found.state.timeline if found.state else ()), *found.facts]
+
+
+def test_a_path_that_raises_is_left_and_taken_again(tmp_path):
+    """There by its breaker, back by a probe; every position is advertised to once."""
+    fault = Fault(at_s=3.0, kind="err", target="keywords:P3", duration_s=5.0)
+    told = play(tmp_path / "run", Schedule(faults=(fault,)))
+    taken = [(fact.before, fact.path) for fact in told if isinstance(fact, PathTaken)]
+    assert ("P3", "P6") in taken
+    if taken[-1] == ("P6", "P3"):
+        states = [
+            fact.breaker.state
+            for fact in told
+            if isinstance(fact, BreakerChanged) and fact.breaker.path == "P3"
+        ]
+        assert states[:2] == ["open", "half-open"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(30))
+def test_a_schedule_with_paths_ends_verified(tmp_path, seed):
+    """Leaks, stopped workers, throttled functions and exceptions among kills and hangs."""
+    kinds = (*PATH_FAULTS, "kill", "suspend", "coordinator", "coordinator-hang")
+    schedule = draw_schedule(seed, faults=4, gap_s=7.0, detection_s=3.0, kinds=kinds)
+    play(tmp_path / "run", schedule, coordinators=2, trim=seed % 4 == 3)

@@ -1,0 +1,38 @@
+"""Trials on real processes: what a figure of a paper asks of this machine can be measured."""
+
+import pytest
+
+from holdfast.reproduce.ppa_runs import APP, HOMES, OPERATORS
+from holdfast.testing.trial_runs import run_trial
+from holdfast.testing.trials import Trial
+
+pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full]
+
+SMALL = APP.format(rate=200, window=10)
+
+
+def test_a_failover_and_a_recovery_are_measured_side_by_side(tmp_path):
+    """Both operators lose their nodes at once; one has a follower."""
+    trial = Trial(
+        app=SMALL,
+        homes=HOMES,
+        watched=OPERATORS,
+        replicate=OPERATORS[:1],
+        kills=(OPERATORS,),
+        cpu_s=4.0,
+    )
+    found = run_trial(trial, tmp_path)
+    (failure,) = found.recovery
+    assert set(failure) == set(OPERATORS)
+    assert all(seconds >= 0 for seconds in failure.values())
+    assert all(found.cpu[name] > 0 for name in OPERATORS)
+
+
+def test_a_catch_up_is_measured(tmp_path):
+    """Input that waits at the start is worked off, and it is told how much that was."""
+    trial = Trial(app=SMALL, homes=HOMES, watched=OPERATORS, behind_s=10.0)
+    found = run_trial(trial, tmp_path)
+    assert found.catch_up_s is not None
+    assert found.catch_up_input_s is not None
+    assert found.catch_up_s > 0
+    assert found.catch_up_input_s >= 10.0
