@@ -76,7 +76,7 @@ def main() -> int:
         f"{'keys':>9} {'state':>9} {'pauses beyond the usual gap':>36} {'median':>8} {'Spark':>9}"
     )
     for keys in args.keys[:1] if args.quick else args.keys:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             row = measure(spark, keys, Path(folder))
         rows.append(row)
         pauses = ", ".join(f"{pause:.2f}" for pause in row.pauses_s)

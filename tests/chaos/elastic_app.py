@@ -23,7 +23,7 @@ def rows(epoch, seed):
 
 
 def once(frame):
-    return frame.dropDuplicatesWithinWatermark(["key", "n"])
+    return frame.dropDuplicates(["ts", "key", "n"])
 
 
 def count(frame):

@@ -25,6 +25,11 @@ from holdfast.streams.steps import Steps, slices
 
 MOST_ATTEMPTS = 16
 """How often others may come first before one gives up."""
+_FIXED = {
+    "source": "a source reads with as many as it began with",
+    "exporter": "a sink is written to by one",
+    "inner": "an operator that may scale declares max_shards, a power of two, beside its key",
+}
 HEAT_S = 10.0
 """Where the load is, the rows of the last so many seconds tell."""
 
@@ -47,11 +52,9 @@ def scalable(deployment: Deployment, operator: str) -> Segment:
         names = ", ".join(s.name for s in deployment.segments if s.max_shards > 1) or "none"
         raise BadInputError("there is no such operator", where=operator, hint=f"scalable: {names}")
     if known[0].max_shards == 1:
-        raise BadInputError(
-            "the number of its shards is fixed",
-            where=operator,
-            hint="declare max_shards, a power of two, on the operator with the key",
-        )
+        kept = f"the number of its shards is fixed: {_FIXED[known[0].kind]}"
+        names = ", ".join(s.name for s in deployment.segments if s.max_shards > 1) or "none"
+        raise BadInputError(kept, where=operator, hint=f"scalable: {names}")
     return known[0]
 
 

@@ -43,8 +43,10 @@ def scale(tmp_path):
         (["count"], "OPERATOR=SHARDS"),
         (["count=two"], "OPERATOR=SHARDS"),
         (["count=8"], "1 to 4"),
-        (["sum=2"], "declare max_shards"),
+        (["sum=2"], "declares max_shards"),
         (["cuont=2"], "scalable: count"),
+        (["count#3=2"], "no such shard"),
+        (["count.0#0=8"], "it has 4 state partitions"),
     ],
 )
 def test_what_cannot_be_done_is_refused(scale, words, message):
