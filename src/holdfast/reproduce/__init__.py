@@ -26,12 +26,6 @@ def find(paper: str, figure: str | None) -> tuple[Figure, ...]:
     """The figures meant by a paper and a figure: `3`, `fig3`, `figure 3`, `table III`, `4.1`."""
     own = [item for item in FIGURES if item.paper == paper.lower()]
     if not own:
-        if paper.lower() in PAPERS:
-            raise BadInputError(
-                f"{paper} has no figure that planning or simulation alone can make",
-                where="PAPER",
-                hint="its figures are measurements of running systems",
-            )
         known = ", ".join(dict.fromkeys(item.paper for item in FIGURES))
         raise BadInputError(f"there is no paper {paper!r}", where="PAPER", hint=f"write {known}")
     if figure is None:

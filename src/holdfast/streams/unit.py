@@ -274,8 +274,8 @@ class UnitSteps(Handover):
         """Epochs at which a unit of a restart must end a batch: where it begins to carry its
         stream, if it takes over state that stands earlier, and where its readers do.
         """
-        made = yield from self.change(stream_of(unit), change_of(unit))
-        if made.since is None:
+        made = yield from self.find_change(stream_of(unit), change_of(unit))
+        if made is None or made.since is None:
             return ()
         carries = made.start
         if carries is None:
