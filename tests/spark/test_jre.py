@@ -84,3 +84,5 @@ def test_the_class_archive_is_built_there_too(environment, tmp_path):
     run({**environment, "JAVA_TOOL_OPTIONS": LOADED.format(log=log)}, "-c", CODE)
     loaded = max((path.read_text().splitlines() for path in log.iterdir()), key=len)
     assert any("java.lang.Object" in line and SHARED in line for line in loaded)
+    ours = [line for line in loaded if "org.apache.spark" in line]
+    assert sum(f"{SHARED} (top)" in line for line in ours) > len(ours) / 2

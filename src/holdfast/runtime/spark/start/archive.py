@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from holdfast.runtime.spark.start.native import find_jar, jar_path
 BUILDING = "HOLDFAST_BUILD_ARCHIVE"
 """Names the archive that a session is to write when it ends."""
 BASE_TIMEOUT_S = 60.0
+PLATFORM_CLASS = "java/sql/Driver"
+"""One that Java loads neither at its start nor from the class path."""
 
 
 def archive_path() -> Path:
@@ -97,7 +100,11 @@ def _base_path(archive: Path) -> Path:
 
 
 def _ensure_base(path: Path) -> None:
-    """Java's own archive, where it has none: without one it silently writes none on top."""
+    """Java's own archive, where it has none: without one it silently writes none on top.
+
+    If nothing in it comes from beyond Java's core, Java (21) takes nothing but the core from any
+    archive on top either, and does not say so. A minimal run time's own list names nothing else.
+    """
     java = str(java_program())
     has_own = subprocess.run(
         [java, "-Xshare:on", "-version"], capture_output=True, timeout=BASE_TIMEOUT_S, check=False
@@ -105,13 +112,35 @@ def _ensure_base(path: Path) -> None:
     if has_own.returncode == 0 or path.exists():
         return
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    classes = path.with_suffix(f".{os.getpid()}.classes.tmp")
     try:
+        classes.write_text("".join(f"{name}\n" for name in (*_core_classes(java), PLATFORM_CLASS)))
         subprocess.run(
-            [java, "-Xshare:dump", f"-XX:SharedArchiveFile={temporary}"],
+            [
+                java,
+                "-Xshare:dump",
+                f"-XX:SharedClassListFile={classes}",
+                f"-XX:SharedArchiveFile={temporary}",
+            ],
             capture_output=True,
             timeout=BASE_TIMEOUT_S,
             check=True,
         )
         temporary.replace(path)
     finally:
+        classes.unlink(missing_ok=True)
         temporary.unlink(missing_ok=True)
+
+
+def _core_classes(java: str) -> list[str]:
+    """What Java would put into its archive by itself."""
+    home = subprocess.run(
+        [java, "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        timeout=BASE_TIMEOUT_S,
+        check=True,
+    )
+    (found,) = re.findall(r"^\s*java\.home = (.+)$", home.stderr + home.stdout, re.MULTILINE)
+    own = Path(found.strip()) / "lib" / "classlist"
+    return own.read_text().splitlines() if own.exists() else []

@@ -13,10 +13,29 @@ from holdfast.errors import BadInputError
 
 OLDEST_JAVA = 17
 
-_WITHOUT_VECTOR_MODULE = """#!/bin/sh
+_WITHOUT_WHAT_IS_NOT_THERE = """#!/bin/sh
 # A minimal JRE lacks the incubator module that Spark's launcher always asks for.
+# Its Java (21) takes no class archive if the class path names anything twice, or what does not
+# exist; Spark's names a jar and all jars beside it, and a folder of settings that is not there.
+keep() {{
+  case ":$kept:" in *":$1:"*) ;; *) [ ! -e "$1" ] || kept="$kept${{kept:+:}}$1" ;; esac
+}}
+once() {{
+  set -f; IFS=:; kept=
+  for part in $1; do
+    set +f
+    case "$part" in
+      */'*') for jar in "${{part%?}}"*.jar; do keep "$jar"; done ;;
+      *) keep "$part" ;;
+    esac
+  done
+  printf %s "$kept"
+}}
+before=
 for arg do
   shift
+  case "$before" in -cp) arg=$(once "$arg") ;; esac
+  before=$arg
   case "$arg" in
     --add-modules=jdk.incubator.vector) ;;
     *) set -- "$@" "$arg" ;;
@@ -81,11 +100,11 @@ def _bundled_home() -> Path:
 
 
 def wrap_java(java: Path, home: Path) -> Path:
-    """Make a JAVA_HOME whose java leaves out the module a minimal JRE does not have."""
+    """Make a JAVA_HOME whose java leaves out what a minimal JRE cannot do with."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     temporary = launcher.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(_WITHOUT_VECTOR_MODULE.format(java=java))
+    temporary.write_text(_WITHOUT_WHAT_IS_NOT_THERE.format(java=java))
     temporary.chmod(0o755)
     temporary.replace(launcher)
     return home
