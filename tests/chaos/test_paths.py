@@ -42,7 +42,8 @@ def facts(folder):
 
 def test_a_path_that_raises_is_left_and_taken_again(tmp_path):
     """There by its breaker, back by a probe; every position is advertised to once."""
-    fault = Fault(at_s=3.0, kind="err", target="keywords:P3", duration_s=5.0)
+    # Long enough that a first batch of several seconds, on a busy machine, does not outlast it.
+    fault = Fault(at_s=3.0, kind="err", target="keywords:P3", duration_s=20.0)
     told = play(tmp_path / "run", Schedule(faults=(fault,)))
     taken = [(fact.before, fact.path) for fact in told if isinstance(fact, PathTaken)]
     assert ("P3", "P6") in taken
