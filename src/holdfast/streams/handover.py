@@ -214,6 +214,8 @@ class Handover(Reading):
         before = (yield Get(folder, newest)) if newest >= 0 else None
         if newest >= 0 and not isinstance(before, Range):
             return False  # trimmed meanwhile, or a turn after all: look again
+        if isinstance(before, Range) and before.turn is not None:
+            return False  # it has turned and gone on since the look: a second turn would hold it
         turn = Turn(
             unit=parent,
             number=newest + 1,

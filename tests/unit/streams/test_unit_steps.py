@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.streams.floors import Floors
 from holdfast.streams.reading import TrimmedError
-from holdfast.streams.records import Change, Child, Floor, Seal, Slice
-from holdfast.streams.steps import Delete, Put, RaiseFloor, changes, drive, slices
+from holdfast.streams.records import Change, Child, Floor, Range, Seal, Slice, Turn
+from holdfast.streams.steps import Delete, Put, RaiseFloor, changes, drive, ranges, slices
 from holdfast.streams.unit import Position, Proposal, RunBatch
 from holdfast.testing.hands.memory import Memory
 
@@ -117,3 +117,36 @@ def test_what_was_trimmed_meanwhile_is_no_end():
         memory.execute(Delete(slices("source.0#0"), number))
     with pytest.raises(TrimmedError):
         drive(sleeper.read("source", 0, 2), memory.execute)
+
+
+def test_a_unit_turns_once_whoever_sleeps_while_it_does():
+    """One who looked for a turn and slept until the unit had gone on puts no second one."""
+    unit, folder = "sum.0#0", ranges("sum.0#0")
+    for asleep_after in itertools.count():
+        memory = Memory()
+        begin(memory, "sum")
+        memory.execute(Put(folder, 0, Range(unit=unit, number=0, after=-1, upto=3)))
+        child = Child(unit="sum.1#0", segment="sum", groups=(0, 128))
+        change = Change(stream="sum", number=1, how="run", children=(child,), parents=(unit,))
+        memory.execute(Put(changes("sum"), 1, change))
+        sleeper = Floors(NoWiring(), writer="sleeper").place_turns(change)
+        done, operation = False, next(sleeper)
+        for _ in range(asleep_after):
+            try:
+                operation = sleeper.send(memory.execute(operation))
+            except StopIteration:
+                done = True
+                break
+        drive(Floors(NoWiring(), writer="other").place_turns(change), memory.execute)
+        gone_on = Range(unit=unit, number=2, after=3, upto=7, turn=1)
+        assert memory.execute(Put(folder, 2, gone_on)) == gone_on
+        while not done:
+            try:
+                operation = sleeper.send(memory.execute(operation))
+            except StopIteration:
+                break
+        turns = [item for item in memory.folders[folder].values() if isinstance(item, Turn)]
+        assert [item.number for item in turns] == [1], asleep_after
+        if done:
+            break
+    assert asleep_after > 3
