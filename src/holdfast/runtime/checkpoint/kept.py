@@ -71,10 +71,20 @@ def committed(log: SliceLog, unit: str, rows: int) -> dict[int, tuple[str, int]]
         # What is kept comes last and counts: Spark removes none of it under our hands.
         for name in sorted(log.store.checkpoints(home)):
             checkpoint = log.store.below(f"{home}/{name}")
-            for spark_batch in map(int, filter(str.isdigit, checkpoint.names("commits"))):
+            # Spark goes on after a commit from the offsets before it. Where a query runs it may
+            # remove the oldest meanwhile.
+            before = 1 if _NAME.fullmatch(name) else 2
+            planned = _numbers(checkpoint, "offsets")
+            for spark_batch in sorted(_numbers(checkpoint, "commits")):
+                if not planned.issuperset(range(max(0, spark_batch - before), spark_batch)):
+                    continue
                 try:
                     batch = batch_number(checkpoint, spark_batch, rows)
                 except CorruptLogError:
                     continue  # torn, or removed meanwhile
                 found[batch] = (f"{home}/{name}", spark_batch)
     return found
+
+
+def _numbers(checkpoint: Storage, folder: str) -> set[int]:
+    return {int(name) for name in checkpoint.names(folder) if name.isdigit()}

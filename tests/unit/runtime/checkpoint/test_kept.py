@@ -65,6 +65,18 @@ def test_commits_are_found_in_all_checkpoints_of_a_unit(tmp_path):
     assert found[3][0].endswith("000001")
 
 
+def test_a_commit_without_the_offsets_before_it_is_none_to_begin_with(tmp_path):
+    """Spark has removed those, or may at any moment where a query runs."""
+    log = SliceLog(tmp_path)
+    home = log.store.below(log.layout.checkpoints(UNIT))
+    live = tmp_path / f"checkpoints/{UNIT}/000001"
+    for batch in range(4, 9):
+        write(live, batch, batch)
+    assert sorted(committed(log, UNIT, 1)) == [6, 7, 8]
+    keep(home, 1, 8, unit=UNIT, crash=Crash())
+    assert sorted(committed(log, UNIT, 1)) == [5, 6, 7, 8]
+
+
 def test_a_clone_can_end_with_an_older_batch(tmp_path):
     """What was planned and run since is not in it."""
     log = SliceLog(tmp_path)

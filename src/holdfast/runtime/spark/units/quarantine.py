@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -67,22 +68,33 @@ class Trial:
         disk."""
 
     def fails(self, places: Sequence[Place]) -> bool:
-        """Raises if another operator fails, which is to fail."""
+        """Raises if another operator fails, which is to fail.
+
+        What no row is told to be to blame for, as a Python worker that died, is tried once more.
+        """
+        context, pipeline = self._context, self._pipeline
+        for last in (False, True):
+            try:
+                self._run(places)
+            except (OperatorError, PySparkException, Py4JJavaError) as error:
+                blamed = blame(pipeline, context.segment, error)
+                if blamed is not None and pipeline.operator(blamed).on_error != "quarantine":
+                    raise SearchEndedError(blamed) from error
+                if _of_data(error):
+                    return True
+                self.doubtful = self.doubtful or last
+            else:
+                return False
+        return True
+
+    def _run(self, places: Sequence[Place]) -> None:
         context, pipeline = self._context, self._pipeline
         frames = {item.boundary: self._frame(item, places) for item in self._spec.inputs}
-        try:
-            with self._alone:  # what users write may use names of the session
-                result = build(
-                    pipeline, context.deployment, context.segment, frames, stop_after=self._operator
-                )
-            result.write.format("noop").mode("overwrite").save()
-        except (OperatorError, PySparkException) as error:
-            blamed = blame(pipeline, context.segment, error)
-            if blamed is not None and pipeline.operator(blamed).on_error != "quarantine":
-                raise SearchEndedError(blamed) from error
-            self.doubtful = self.doubtful or not _of_data(error)
-            return True
-        return False
+        with self._alone:  # what users write may use names of the session
+            result = build(
+                pipeline, context.deployment, context.segment, frames, stop_after=self._operator
+            )
+        result.write.format("noop").mode("overwrite").save()
 
     def _frame(self, item: InputSpec, places: Sequence[Place]) -> DataFrame:
         chosen = [at for boundary, at in places if boundary == item.boundary]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 
 from holdfast.runtime.spark.units.isolate import (
     SAMPLE,
@@ -15,6 +17,7 @@ from holdfast.runtime.spark.units.isolate import (
     SearchEndedError,
     isolate,
 )
+from holdfast.runtime.spark.units.quarantine import Trial
 
 pytestmark = pytest.mark.unit
 
@@ -124,3 +127,24 @@ def test_a_machine_in_trouble_costs_no_rows(full_runs):
     trial = FakeTrial({5}, full_runs)
     found = quarantine.find(trial, rows(24), lambda _: None)
     assert found == ([] if full_runs == 1000 else [("b", 5)])
+
+
+class Dying(Trial):
+    """Runs of it end with a dead worker as often as told."""
+
+    def __init__(self, deaths):
+        context = SimpleNamespace(segment=SimpleNamespace(operators=()))
+        super().__init__(context, spark=None, pipeline=None, spec=None, operator="f", tables={})
+        self.deaths = deaths
+
+    def _run(self, places):
+        if self.deaths:
+            self.deaths -= 1
+            raise PySparkException("Python worker exited unexpectedly (crashed)")
+
+
+def test_a_worker_that_dies_once_is_no_rows_fault():
+    """The run is made again; only if it fails again is there something to doubt."""
+    once, always = Dying(1), Dying(2)
+    assert (once.fails(rows(1)), once.doubtful) == (False, False)
+    assert (always.fails(rows(1)), always.doubtful) == (True, True)
