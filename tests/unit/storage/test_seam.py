@@ -84,7 +84,7 @@ LISTED = {
     "runtime/spark/frames/sabotage.py": ("read_text", APART),
     "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
     "runtime/spark/start/archive.py": (
-        "exists fcntl.flock glob mkdir open read_text replace unlink",
+        "exists fcntl.flock glob mkdir open read_text replace unlink write_text",
         MACHINE,
     ),
     "runtime/spark/start/daemon.py": ("write_text", MACHINE),
