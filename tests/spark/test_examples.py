@@ -4,6 +4,7 @@ Windows and joins are run as one batch, where everything closes; operators that 
 over files with a plain Structured Streaming query, and compared up to its watermark.
 """
 
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -115,7 +116,10 @@ def stream(spark, pipeline, tmp_path, mode, delay):
     for epoch in EPOCHS:
         table = source.source.table(epoch, epoch_s=1.0)
         rows += table.to_pylist()
-        pq.write_table(table, folder / f"{epoch}.parquet")
+        file = folder / f"{epoch}.parquet"
+        pq.write_table(table, file)
+        # Spark takes files by age, and leaves open which of two of one age comes first.
+        os.utime(file, (epoch, epoch))
     frame = (
         spark.readStream.schema(source.source.schema)
         .option("maxFilesPerTrigger", 1)
