@@ -72,7 +72,7 @@ def figure_7(effort: Effort) -> Reproduction:
             Claim(
                 paper="three probes after the end of the failure, 40 s until the main path is back",
                 source="section 4.3, figure 7",
-                ours=f"{run.return_s:.2f} s after the first probe that was due then",
+                ours=f"{run.return_s:.2f} s after its end and the start of the good probe",
                 verdict="differs",
                 why="a probe runs on recorded input and is judged at once, it waits for no items",
             ),

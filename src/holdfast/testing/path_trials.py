@@ -3,8 +3,9 @@
 The paper's topology (examples/locations.py), on nodes of their own. A fault is put into the
 functions of the first path: its workers are stopped (SLP), every row takes longer (THR), memory
 leaks (MEM), it raises (ERR). Times are those of the records: from the fault to the first slice that
-the next path published, and from when the fault has ended and the next probe is due to the first
-slice of the first path. What arrives is checked against an independent computation.
+the next path published; and from when the fault has ended and the probe that closed the breaker had
+begun, whichever is later, to the first slice of the first path. What arrives is checked against an
+independent computation.
 """
 
 from __future__ import annotations
@@ -156,8 +157,8 @@ def _adapted(
         if isinstance(fact, BreakerChanged) and fact.breaker.path == split.paths[0]
     ]
     opened = next(f for f in facts if f.breaker.state == "open" and f.at > began)
-    probes = [f for f in facts if f.breaker.state == "half-open" and f.at > ended]
     first, last = slices[left], slices[back]
+    probe = max(f.at for f in facts if f.breaker.state == "half-open" and f.at < last)
     cut = log.store.put_time(member(record_folder(changes(split.name)), left)) or 0.0
     return Adapted(
         kind=kind,
@@ -166,7 +167,7 @@ def _adapted(
         switch_s=round(cut - opened.at, 3),
         start_s=round(first - cut, 3),
         adapt_s=round(first - began, 3),
-        return_s=round(last - probes[0].at, 3) if probes else -1.0,
+        return_s=round(last - max(ended, probe), 3),
         bad_probes=max(f.breaker.bad_probes for f in facts),
         phases=_phases(split, facts, began, ended, slices, back),
     )

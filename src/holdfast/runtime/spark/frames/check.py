@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.tables import WithTables
 from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us
+from holdfast.runtime.spark.frames.splits import each_path, same_columns, same_state
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
@@ -107,9 +108,15 @@ def _check(
         empty_stream(spark, schemas[name], _event_time(pipeline, schemas[name]))
         for name in operator.inputs
     ]
-    for other in _other_paths(operator):
-        _same_columns(operator, other, _call(other, frames), _call(operator, frames))
-        _check_plan(other, examine(_call(other, frames), frames, ()), spark)
+    split = paths_of(operator)
+    if split is not None:
+        operator, *others = each_path(operator, split)
+        for other in others:
+            made = _call(other, frames)
+            same_columns(operator, other, made, _call(operator, frames))
+            _check_plan(other, examine(made, frames, ()), spark)
+        if split.shared_state:
+            same_state(operator, split, lambda before: _call(before, frames))
     result = _call(operator, frames)
     function = operator.function
     plan = examine(result, frames, function.given if isinstance(function, WithTables) else ())
@@ -123,27 +130,6 @@ def _check(
     if operator.kind == "join":
         _check_join_time(pipeline, operator, result)
     return result.schema
-
-
-def _other_paths(operator: PipelineOperator) -> list[PipelineOperator]:
-    """A split on each of its paths but the first."""
-    split = paths_of(operator)
-    names = split.names[1:] if split is not None else ()
-    return [replace(operator, function=split.taking(name)) for name in names if split is not None]
-
-
-def _same_columns(
-    operator: PipelineOperator, other: PipelineOperator, made: DataFrame, first: DataFrame
-) -> None:
-    """All paths of a split give the same columns: what reads it must not notice."""
-    split, taken = paths_of(operator), paths_of(other)
-    mine, theirs = first.schema.simpleString(), made.schema.simpleString()
-    if mine != theirs and split is not None and taken is not None:
-        raise BadInputError(
-            f"its path {taken.taken!r} gives {theirs}, {split.names[0]!r} gives {mine}",
-            where=operator.name,
-            hint="all paths must have the same columns, in the same order",
-        )
 
 
 def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
