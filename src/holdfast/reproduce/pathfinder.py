@@ -16,7 +16,7 @@ STATED = (
     "a fault 100 s after the start, for 300 s; 4 runs of each of MEM, SLP, THR",
 )
 ASSUMED = (
-    "half of each n of table 1, 16 positions a second",
+    "half of each n of table 1, 32 positions a second",
     "a fault lasts 6 s, after 10 s without one, MEM after 34 s; probes every 4 s",
     "MEM leaks 200 MB a second, THR takes 400 ms longer for every row, SLP stops the process",
 )
