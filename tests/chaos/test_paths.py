@@ -13,13 +13,14 @@ from holdfast.rundir.paths import journals
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 
 APP = "examples/locations.py"
+COUNTING = "tests/chaos/counting_paths_app.py"
 QUICK = BreakerPolicy(open_s=3.0, cooldown_s=3.0, settled_s=5.0)
 
 
-def play(folder, schedule, **more):
-    pipeline = load_pipeline(APP)
+def play(folder, schedule, *, app=APP, **more):
+    pipeline = load_pipeline(app)
     campaign = Campaign(
-        app=APP,
+        app=app,
         pipeline=pipeline,
         deployment=deploy(pipeline),
         schedule=schedule,
@@ -71,7 +72,11 @@ def test_a_path_that_fails_is_left_and_taken_again(tmp_path, kind, at_s, says):
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(30))
 def test_a_schedule_with_paths_ends_verified(tmp_path, seed):
-    """Leaks, stopped workers, throttled functions and exceptions among kills and hangs."""
+    """Leaks, stopped workers, throttled functions and exceptions among kills and hangs.
+
+    Every other one with paths that share their state.
+    """
     kinds = (*PATH_FAULTS, "kill", "suspend", "coordinator", "coordinator-hang")
     schedule = draw_schedule(seed, faults=4, gap_s=7.0, detection_s=3.0, kinds=kinds)
-    play(tmp_path / "run", schedule, coordinators=2, trim=seed % 4 == 3)
+    app = COUNTING if seed % 2 else APP
+    play(tmp_path / "run", schedule, app=app, coordinators=2, trim=seed % 4 > 1)
