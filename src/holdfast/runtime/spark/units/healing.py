@@ -134,6 +134,7 @@ class SparkHealer:
                 self._commit(context, batch, found, tell)
         except (HoldfastError, PySparkException, OSError) as error:
             raise NotCommittedError(unit, batch, _why(error)) from error
+        log.warning("%s: batch %d was run again for its state, never committed", unit, batch)
 
     def _commit(
         self, context: UnitContext, batch: int, found: Mapping[int, tuple[str, int]], tell: Tell
