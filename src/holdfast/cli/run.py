@@ -186,6 +186,7 @@ def run(
         begun = reset_operators(directory, resumed).deployment
         local = LocalRun(directory, spec_of(begun), launch)
         _note(announced(resumed))
+    tentative_results.tell_default(tentative_after, spec.policy.tentative, _note)
     _note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
         from holdfast.runtime.spark.start.prepare import prepare
@@ -379,8 +380,7 @@ def _policy(
 def _watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:
     """Show progress until the time is over or the run ends; gives the last view.
 
-    The time counts from when everything runs: how long a start takes depends on the machine, and
-    a run that was only started has no rows to show.
+    The time counts from when everything runs: how long a start takes depends on the machine.
     """
     from rich.console import Console
     from rich.live import Live
