@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,8 @@ class FaultyRun(Protocol):
     def run_dir(self) -> Path: ...
 
     def kill_node(self, name: str) -> None: ...
+
+    def kill_nodes(self, names: Iterable[str]) -> None: ...
 
     def stop_node(self, name: str) -> None: ...
 
@@ -227,9 +229,9 @@ class Injector:
             there = sorted(node.node for node in self._run.status().nodes if node.units)
             chosen = self._rng.permutation(len(there))[:TOGETHER]
             names = [there[int(index)] for index in sorted(chosen)]
-        for name in dict.fromkeys(names):
-            self._run.kill_node(name)
-        return ", ".join(dict.fromkeys(names))
+        names = list(dict.fromkeys(names))
+        self._run.kill_nodes(names)
+        return ", ".join(names)
 
     def _fill_disk(self, fault: Fault, now: float) -> str:
         """Let nothing of a node grow a file: what it meets is what a full disk would give it."""
