@@ -297,9 +297,11 @@ class Injector:
     def _scale(self, fault: Fault) -> str:
         """Give an operator another number of shards, whatever else goes on."""
         deployment = read_spec(self._run.run_dir).deployment
-        able = [segment for segment in deployment.segments if segment.max_shards > 1]
+        able = [segment for segment in deployment.segments if segment.scales]
         if not able:
-            raise BadInputError("no operator declares max_shards", where="scale")
+            raise BadInputError(
+                "no operator declares max_shards and has no followers", where="scale"
+            )
         segment = (
             scalable(deployment, fault.target)
             if fault.target
