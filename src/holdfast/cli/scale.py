@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.run import Json, RunDir, find_run
+from holdfast.cli.runs import Json, RunDir, find_run
 
 if TYPE_CHECKING:
     from holdfast.runtime.log.slicelog import SliceLog
