@@ -413,7 +413,7 @@ def _worth(
 ) -> dict[str, float]:
     """Segment to the highest priority of a sink that needs it."""
     found = dict.fromkeys(reads, 0.0) | {name: priorities.get(name, 1.0) for name in _ends(reads)}
-    for name, read in reversed(reads.items()):
+    for name, read in reversed(list(reads.items())):
         for one in read:
             found[one] = max(found.get(one, 0.0), found[name])
     return found
