@@ -34,7 +34,7 @@ def lane(name: str) -> Callable[[int, int], Iterator[Reading]]:
 
 def once(frame: DataFrame) -> DataFrame:
     """Each reading once."""
-    return frame.dropDuplicates(["ts", "key", "number"])
+    return frame.dropDuplicates(["ts", "key", "number", "value"])
 
 
 def add(frame: DataFrame) -> DataFrame:

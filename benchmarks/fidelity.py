@@ -176,7 +176,15 @@ class Driven:
         for unit in lost:
             self.start(unit)
         self.reach(max(row["_upto"] for row in rows) + 2)
+        last = max(row["ts"] for row in rows)
+        self.until(lambda: self.passed(last), f"exact windows after {last}")
         return self.compare(lost, rows)
+
+    def passed(self, window: Any) -> bool:
+        """Whether the exact results have gone beyond a window: who catches up gives it late."""
+        self.states()
+        later = {row["ts"] for row in self.select(self.query.sink) if row["ts"] > window}
+        return len(later) >= WINDOWS
 
     def begin(self, lost: Collection[UnitId]) -> list[UnitId]:
         """A fork of all that is downstream and not lost itself, as the coordinator begins one."""
