@@ -308,6 +308,30 @@ def test_a_window_where_sources_meet_and_behind_that_are_the_same(spark, tmp_pat
     check_windows(tmp_path)
 
 
+def on_the_grid(epoch, seed):
+    """A row a second, so that watermarks are the ends of windows."""
+    return [(START + dt.timedelta(seconds=epoch), "a", epoch)]
+
+
+def test_a_window_closes_at_the_watermark_that_is_its_end(spark, tmp_path):
+    """The batch after the one that says so gives it out, and no later one."""
+    p = Pipeline("grid", event_time=("ts", f"{DELAY_S} seconds"), epoch="0.25s")
+    rows = p.source("rows", Generator(on_the_grid, SCHEMA))
+    p.sink("windows", rows.aggregate("window", per_window), Parquet("windows"))
+    done = partial(closed, sink="windows", column="ts")
+    run(spark, p, tmp_path, done, single=True)
+    log = SliceLog(tmp_path)
+    out, number = 0, 0
+    start_us = round(START.timestamp() * 1e6)
+    while (found := log.slice("window.0#0", number)) is not None:
+        before = log.need_range("window.0#0", number - 1).watermark_us if number else None
+        out += found.rows
+        ended = 0 if before is None else max(0, (before - start_us) // (WINDOW_S * 1_000_000))
+        assert out == ended, f"batch {number}"
+        number += 1
+    assert out >= CLOSED_S // WINDOW_S
+
+
 def joined():
     p = Pipeline("joined", event_time=("ts", f"{DELAY_S} seconds"), epoch="0.25s")
     slow, fast = (
