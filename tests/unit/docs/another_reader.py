@@ -114,7 +114,6 @@ if __name__ == "__main__":
     run, sink, stream = sys.argv[1:4]
     reader = Reader(run)
     read = reader.ranges(sink)
-    for row in reader.rows(
-        stream, read[0]["after"], read[-1]["upto"], (sys.argv[4:] or [stream])[0]
-    ):
-        print(json.dumps(row, default=str))  # noqa: T201
+    on = sys.argv[4] if len(sys.argv) > 4 else stream
+    for row in reader.rows(stream, read[0]["after"], read[-1]["upto"], on):
+        print(json.dumps(row, default=str))
