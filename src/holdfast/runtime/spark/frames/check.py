@@ -28,7 +28,7 @@ from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.tables import WithTables
-from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us
+from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us, mark_windows
 from holdfast.runtime.spark.frames.splits import each_path, same_columns, same_state
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
@@ -108,13 +108,15 @@ def _check(
         empty_stream(spark, schemas[name], _event_time(pipeline, schemas[name]))
         for name in operator.inputs
     ]
-    split = paths_of(operator)
+    split, plans = paths_of(operator), []
     if split is not None:
         operator, *others = each_path(operator, split)
         for other in others:
             made = _call(other, frames)
             same_columns(operator, other, made, _call(operator, frames))
-            _check_plan(other, examine(made, frames, ()), spark)
+            plans.append(examine(made, frames, ()))
+            _check_plan(other, plans[-1], spark)
+            _check_times(pipeline, other, made)
         if split.shared_state:
             same_state(operator, split, lambda before: _call(before, frames))
     result = _call(operator, frames)
@@ -123,13 +125,10 @@ def _check(
     _check_plan(operator, plan, spark)
     warnings.extend(f"{operator.name}: {text}" for text in plan.warnings)
     _need_columns(operator, operator.upsert_key, result.schema, "own output")
-    if operator.kind == "map":
-        _check_event_time(pipeline, operator, result)
-    if operator.kind == "aggregate":
-        _check_window_time(pipeline, operator, result)
-    if operator.kind == "join":
-        _check_join_time(pipeline, operator, result)
-    return result.schema
+    _check_times(pipeline, operator, result)
+    steps = [step for one in (plan, *plans) for step in one.stateful]
+    windows = bool(steps) and all(step.windows for step in steps)
+    return mark_windows(result.schema) if windows else result.schema
 
 
 def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
@@ -138,6 +137,15 @@ def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
         return None
     column = pipeline.event_time.column
     return column if isinstance(schema[column].dataType, TimestampType) else None
+
+
+def _check_times(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
+    if operator.kind == "map":
+        _check_event_time(pipeline, operator, result)
+    if operator.kind == "aggregate":
+        _check_window_time(pipeline, operator, result)
+    if operator.kind == "join":
+        _check_join_time(pipeline, operator, result)
 
 
 def _check_event_time(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
