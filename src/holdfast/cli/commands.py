@@ -48,11 +48,11 @@ class Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         names: dict[str, Any] = dict.fromkeys(MODULES)
-        self.commands = names
+        self.commands = {**names, **self.commands}
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        del ctx
-        return _built(cmd_name) if cmd_name in MODULES else None
+        found = super().get_command(ctx, cmd_name)
+        return _built(cmd_name) if found is None and cmd_name in MODULES else found
 
 
 @cache
