@@ -19,7 +19,7 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
     from holdfast.errors import BadInputError
     from holdfast.runtime.autoscale import AutoscaleThread, Rescaler
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce
+    from holdfast.runtime.rescale import announce, under_way
 
     if most is None:
         yield
@@ -27,14 +27,17 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
     deployment = local.spec.deployment
     if all(segment.max_shards == 1 for segment in deployment.segments):
         raise BadInputError("no operator can be scaled", hint="declare max_shards on one")
+    records = SliceLog(local.run_dir)
     rescaler = Rescaler(
-        SliceLog(local.run_dir),
+        records,
         deployment,
         PredictPolicy(),
         most_in_all=most,
-        announce=lambda put: announce(local.run_dir, put),
+        announce=lambda put: announce(records, put),
         tell=note,
     )
+    for segment in deployment.segments:
+        announce(records, under_way(records, segment.name))
     looking = AutoscaleThread(rescaler, lambda: _status(local))
     looking.start()
     try:

@@ -156,7 +156,7 @@ class _Bench:
         for segment, shards in self.trial.scales:
             asked = time.time()
             put = rescale(log, self.deployment.segment(segment), shards, reason="a trial")
-            announce(self.run.run_dir, put)
+            announce(log, put)
             self._until(partial(self._handed_over, put))
             pauses = [done.pause_s for change in put if (done := outcome(log, change))]
             usual_s = self._interval(segment) * self.deployment.epoch_s

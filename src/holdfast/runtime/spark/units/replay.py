@@ -90,8 +90,8 @@ class ReplayUnit(SparkUnit):
 
     def _run_again(self, frame: DataFrame, spark_batch: int) -> None:
         context = self.context
-        number = self._number = batch_number(self._home, spark_batch, self._spec.partitions)
-        written = self._side.written(frame, number, hold=False)
+        number = self._number = batch_number(self._home, spark_batch, self._planned.spec.partitions)
+        written = self._planned.side.written(frame, number, hold=False)
         stored = self._stored(number)
         if stored is not None and stored.digest != content_digest(written.files):
             drop_files(context, written.files)
