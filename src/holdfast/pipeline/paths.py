@@ -126,6 +126,12 @@ def _check_member(operator: PipelineOperator, where: str) -> None:
             where=where,
             hint="put it before the split or after it",
         )
+    if operator.key:
+        raise BadInputError(
+            f"{operator.name!r} has a key, and a path has one shard",
+            where=where,
+            hint="leave it out, or put it before the split or after it",
+        )
     if isinstance(operator.function, WithTables):
         raise BadInputError(
             f"{operator.name!r} joins a static table, which a path cannot",
