@@ -153,6 +153,8 @@ class NodeExited:
     cause: str
     node: str
     pid: int
+    retired: bool = False
+    """It was not needed any more, and was told to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

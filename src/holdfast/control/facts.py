@@ -21,7 +21,7 @@ LossReason = Literal[
     "killed",  # on request
     "replaced",  # another process joined under its name
     "relaunched",  # it belonged to an earlier launch
-    "left",  # it was dismissed at the end of the run
+    "left",  # it was dismissed at the end of the run, or was not needed any more
 ]
 DownReason = Literal[
     "node lost",

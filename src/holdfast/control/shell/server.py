@@ -343,9 +343,10 @@ class Shell:
         try:
             while True:
                 match await _receive(reader):
-                    case {"exited": {"node": str(node), "pid": int(pid)}}:
+                    case {"exited": {"node": str(node), "pid": int(pid), **more}}:
                         cause = self._cause(f"exit-{node}")
-                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid))
+                        retired = more.get("retired") is True
+                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid, retired=retired))
                     case {"trouble": str(trouble)}:
                         cause = self._cause("trouble")
                         self.feed(e.LauncherTroubled(cause=cause, trouble=trouble))

@@ -108,6 +108,16 @@ class LocalLauncher:
             self._handle(e.SpareRequested(domain=domain), asked=True)
             return next(reversed(self._nodes))
 
+    def add_worker(self, domain: str) -> str:
+        """Start one more node that is no spare; gives its name, or raises OSError."""
+        with self._lock:
+            self._handle(e.WorkerRequested(domain=domain), asked=True)
+            return next(reversed(self._nodes))
+
+    def retire(self, name: str) -> None:
+        """Have a node end that is not needed any more."""
+        self._handle(e.RetireRequested(node=name))
+
     def node(self, name: str) -> Child | None:
         with self._lock:
             return self._nodes.get(name)
@@ -239,7 +249,8 @@ class LocalLauncher:
             case c.TerminateNode():
                 self._nodes[command.node].terminate()
             case c.TellExited():
-                self._tell({"exited": {"node": command.node, "pid": command.pid}})
+                exited = {"node": command.node, "pid": command.pid, "retired": command.retired}
+                self._tell({"exited": exited})
             case c.TellTrouble():
                 self._tell({"trouble": command.trouble})
             case c.ForgetLogs():

@@ -175,8 +175,8 @@ class SparkUnitHost:
     def _rehearse(self, segment: Segment) -> None:
         """Run what a unit is about to take over from others, unless it has been run here."""
         with self._lock:
-            units = [unit for unit in self._units.values() if unit.unit.segment == segment.name]
-        if not any(unit.progress.report.rows_in for unit in units):
+            ran = [one for unit, one in self._units.items() if unit.segment == segment.name]
+        if not any(one.progress.report.rows_in for one in ran):
             self._rehearsals.run(segment, self._on(segment, ""))
 
     def probe(self, split: str, path: str, probe: int, share: float) -> None:
