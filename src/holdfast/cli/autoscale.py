@@ -35,6 +35,7 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
         most_in_all=most,
         announce=lambda put: announce(records, put),
         tell=note,
+        fleet=local,
     )
     for segment in deployment.segments:
         announce(records, under_way(records, segment.name))

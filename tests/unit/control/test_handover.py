@@ -38,6 +38,19 @@ def end(world, node, unit=A, heirs=(LOW, HIGH)):
     return got
 
 
+def test_what_is_merged_goes_where_most_others_are():
+    """So that the other node has nothing left, and can be done without."""
+    world = started(nodes=("n0", "n1"), spares=())
+    request(world)
+    for node in ("n0", "n1"):
+        world.run(node)
+    end(world, world.where(A))
+    assert {world.where(LOW), world.where(HIGH)} == {"n0", "n1"}
+    whole = UnitId(segment="a", shard=9)
+    request(world, children=(whole,), parents=(LOW, HIGH))
+    assert world.where(whole) == world.where(B)
+
+
 def test_heirs_are_started_while_their_parent_runs():
     """They are warm when it ends; then they are in its place, before what is downstream."""
     world = started(nodes=("n0", "n1"), spares=())

@@ -3,7 +3,7 @@
 A connection begins with a greeting {"role": ..., "token": ...}, answered by {"ok": true} or by
 {"ok": false, "error": ...}. Then
 - a `node` sends hello and heartbeats and gets {"term", "command"};
-- a `launcher` sends {"exited": {"node", "pid", "retired"}} and {"trouble": LINE}, empty when that is
+- a `launcher` sends {"exited": {"node", "pid", "retired"}} and {"trouble": LINE}, empty when it is
   over, and gets {"term", "fence": {"node", "pid"}};
 - another `coordinator` gets {"term"} ten times a second, and {"over": true} when the run ends;
 - a `control` connection sends {"op": ..., ...} and gets {"ok": true, "result": ...} or

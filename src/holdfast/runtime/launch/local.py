@@ -51,7 +51,7 @@ class LocalLauncher:
         self._run_dir = run_dir
         self.launch = launch
         self._parent_pid = parent_pid
-        self._settings = settings
+        self.settings = settings
         self._clock: Clock = SystemClock()
         self._list = ProcessList(run_dir)
         self._lock = threading.RLock()
@@ -263,7 +263,7 @@ class LocalLauncher:
                 assert_never(command)
 
     def _start_node(self, command: c.StartNode) -> Child:
-        settings = self._settings
+        settings = self.settings
         return self._enlist(
             Child(
                 kind="node",
