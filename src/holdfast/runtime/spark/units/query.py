@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -23,7 +23,7 @@ from holdfast.runtime.spark.frames.compile import (
     output_lag_us,
     read_frames,
 )
-from holdfast.runtime.spark.io.reader import ReaderSpec
+from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.promise import Promise, promise_of
 from holdfast.runtime.spark.units.share import Share, share_of
@@ -95,23 +95,12 @@ def plan_query(
     session = unit_session(
         spark, snapshot_batches=segment.snapshot_batches, partitions=share.partitions
     )
-    spec = ReaderSpec(
-        root=context.log.root,
-        unit=context.name,
-        generation=context.generation,
-        replica=context.replica,
-        inputs=input_specs(pipeline, context.deployment, segment, schemas),
-        groups=share.ranks,
-        max_shards=segment.max_shards,
-        batching=Batching(
-            batch_epochs=segment.batch_epochs,
-            one_epoch_per_batch=segment.one_epoch_per_batch,
-        ),
+    inputs = input_specs(pipeline, context.deployment, segment, schemas)
+    spec = replace(
+        _spec(context, share, inputs),
         partitions=partitions,
         skips={number: skip.rows for number, skip in skips.items()},
         heed_repairs=heed_repairs,
-        crash=context.crash,
-        watch=context.watch.address,
     )
     side = choose_side(
         context, spark, spec, checkpoint=checkpoint, stopping=stopping, failed=failed
@@ -135,3 +124,23 @@ def plan_query(
     except BaseException:
         side.close()
         raise
+
+
+def _spec(context: UnitContext, share: Share, inputs: tuple[InputSpec, ...]) -> ReaderSpec:
+    """What tasks are told of the unit."""
+    segment = context.segment
+    return ReaderSpec(
+        root=context.log.root,
+        unit=context.name,
+        generation=context.generation,
+        replica=context.replica,
+        inputs=inputs,
+        groups=share.ranks,
+        max_shards=segment.max_shards,
+        batching=Batching(
+            batch_epochs=segment.batch_epochs,
+            one_epoch_per_batch=segment.one_epoch_per_batch,
+        ),
+        crash=context.crash,
+        watch=context.watch.address,
+    )
