@@ -8,8 +8,8 @@ count runs on one machine, its counter alone on a node:
 Checkpoints are Holdfast's own: a unit begins again from its last committed batch, so the batch
 interval stands for the checkpoint interval. What the paper compares with is measured where it can
 be: source replay gives state up and processes a window of input again; synchronous checkpoints
-(SC) begin again from the checkpoint before the scaling, in the shape from before it, with half an
-interval to do again on average, and are scaled once more.
+(SC) roll everything back: all processes begin again from the checkpoint before the scaling, in the
+shape from before it, with half an interval to do again on average, and are scaled once more.
 """
 
 from __future__ import annotations
@@ -217,16 +217,23 @@ def figure_14(effort: Effort) -> Reproduction:
     rows: list[tuple[Cell, ...]] = []
     ours: list[float] = []
     theirs: list[float] = []
+    warm: list[float] = []
     for interval in intervals:
-        asked = replace(_trial(SCALED_RATE), scales=(("count", 2),), kills=kills)
+        asked = replace(_trial(SCALED_RATE), scales=(("count", 2),), kills=kills, restarts=1)
         found = effort.measure(asked)
         ours.append(_recovery(found))
         pause = found.handovers[0][2]
         # Half an interval is to be done again, by one shard, and then it is scaled once more.
         again = _caught_up(effort, SCALED_RATE, interval / 2)
-        theirs.append(ours[-1] + again + pause)
-        rows.append((interval, round(ours[-1], 3), round(theirs[-1], 3), round(again, 3)))
-    ratio = statistics.median(sc / own for own, sc in zip(ours, theirs, strict=True))
+        theirs.append(statistics.median(found.restarts) + again + pause)
+        warm.append(ours[-1] + again + pause)
+        rows.append(
+            (interval, *(round(one[-1], 3) for one in (ours, theirs, warm)), round(again, 3))
+        )
+    ratio, least = (
+        statistics.median(sc / own for own, sc in zip(ours, other, strict=True))
+        for other in (theirs, warm)
+    )
     return Reproduction(
         paper="spate",
         figure="14",
@@ -234,11 +241,18 @@ def figure_14(effort: Effort) -> Reproduction:
         stated=STATED,
         assumed=(
             *ASSUMED,
-            "SC: a recovery as measured, half a checkpoint interval worked off by one shard, "
-            "measured, and the pause of another scale-up",
+            "SC: a restart of all processes, half a checkpoint interval worked off by one shard, "
+            "both measured, and the pause of another scale-up; with spares: one node of it had a "
+            "warm spare to go to, as ours has, and everything else went on",
             f"{SCALED_RATE} rows/s all the time",
         ),
-        columns=("interval (s)", "ours (s)", "SC (s)", "of that done again (s)"),
+        columns=(
+            "interval (s)",
+            "ours (s)",
+            "SC (s)",
+            "SC with spares (s)",
+            "of that done again (s)",
+        ),
         rows=tuple(rows),
         panels=(
             Panel(
@@ -255,12 +269,12 @@ def figure_14(effort: Effort) -> Reproduction:
             Claim(
                 paper="4.957 s against 13.878 s with synchronous checkpoints, 2.8 times as fast",
                 source="table 9, figure 14",
-                ours=f"{ratio:.1f} times as fast",
+                ours=f"{ratio:.1f} times as fast; {least:.1f} times if SC had spares as well",
                 verdict="holds" if ratio >= 2.8 else "partly" if ratio > 1 else "differs",
                 why=""
                 if ratio >= 2.8
-                else "half an interval is worked off in a moment here, and what a takeover takes "
-                "counts for both",
+                else "half an interval is worked off in a moment here, and all processes begin at "
+                "once on two cores",
             ),
         ),
         full=effort.full,

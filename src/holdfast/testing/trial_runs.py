@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -46,8 +45,9 @@ def run_trial(trial: Trial, folder: Path) -> Measured:
     pipeline = load_pipeline(str(app))
     made = deploy(pipeline, batch_epochs=dict(trial.batch_epochs))
     deployment = with_followers(pipeline, made, trial.replicate)
-    with _running(trial, deployment, app) as run:
-        bench = _Bench(trial, deployment, run)
+    bench = _Bench(trial, deployment, _launch(trial, deployment, app))
+    bench.run.start()
+    try:
         if trial.behind_s:
             return bench.catch_up()
         bench.settle()
@@ -57,12 +57,16 @@ def run_trial(trial: Trial, folder: Path) -> Measured:
         for killed in trial.kills:
             recovery.append(bench.kill(killed))
             bench.settle()
-        return replace(scaled, recovery=tuple(recovery), cpu=cpu)
+        restarts = tuple(
+            bench.restart(_launch(trial, deployment, app)) for _ in range(trial.restarts)
+        )
+        return replace(scaled, recovery=tuple(recovery), cpu=cpu, restarts=restarts)
+    finally:
+        bench.run.stop()
 
 
-@contextmanager
-def _running(trial: Trial, deployment: Deployment, app: Path) -> Iterator[LocalRun]:
-    """The launch: a node for each home and for each follower, spares for what is killed at once."""
+def _launch(trial: Trial, deployment: Deployment, app: Path) -> LocalRun:
+    """A launch: a node for each home and for each follower, spares for what is killed at once."""
     nodes = len(trial.homes) + len(trial.replicate)
     spares = max([1, *map(len, trial.kills)])
     names = {str(unit) for unit in deployment.units()}
@@ -84,11 +88,7 @@ def _running(trial: Trial, deployment: Deployment, app: Path) -> Iterator[LocalR
     if trial.behind_s:
         log = SliceLog(run.run_dir)
         log.store.put_if_absent(ORIGIN, json.dumps(time.time() - trial.behind_s).encode())
-    run.start()
-    try:
-        yield run
-    finally:
-        run.stop()
+    return run
 
 
 @dataclass(slots=True)
@@ -147,6 +147,25 @@ class _Bench:
 
         self._until(all_back)
         return found
+
+    def restart(self, launch: LocalRun) -> float:
+        """Kill everything and begin anew with nothing warm; until the last watched one goes on."""
+        segment = self.trial.watched[-1]
+        before = self._newest(segment)
+        killed = time.time()
+        self.run.stop(deadline_s=0.0)
+        self.run = launch
+        self.run.start()
+        found: list[float] = []
+
+        def is_back() -> bool:
+            back = self._first_after(segment, before + 1, killed)
+            found.extend([] if back is None else [back])
+            return bool(found)
+
+        self._until(is_back)
+        self.settle()
+        return found[0]
 
     def scale(self) -> Measured:
         """Change shards, one change after another, and see what that does to the slices."""

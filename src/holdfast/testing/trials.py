@@ -29,6 +29,8 @@ class Trial:
     """One failure after another: the segments whose nodes are killed at once."""
     scales: tuple[tuple[str, int], ...] = ()
     """Segments with the shards they get, one change after another, before the first kill."""
+    restarts: int = 0
+    """How often everything is killed and begun anew, after the last kill."""
     cpu_s: float = 0.0
     """How long CPU is measured, seconds, before the first kill; 0: it is not."""
     behind_s: float = 0.0
@@ -42,6 +44,9 @@ class Measured:
     recovery: tuple[Mapping[str, float], ...] = ()
     """Per failure and watched segment, seconds until its next slice: from the kill, or from when
     that slice was due if that was later."""
+    restarts: tuple[float, ...] = ()
+    """Per restart of everything, seconds until the next slice of the last watched segment, as
+    above."""
     handovers: tuple[tuple[int, float, float], ...] = ()
     """Per change of shards: how many there were then, when it was asked for, seconds on the clock
     of `delays`, and the pause between slices of the old shape and the new, beyond the usual."""
