@@ -35,7 +35,7 @@ from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.forked import ForkedLog, Predict
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
-from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.paths import path_of
@@ -85,6 +85,7 @@ class SparkUnitHost:
         memory_mb: int = 512,
         keep_input: bool = False,
         ack_levels: int = 1,
+        trim_every: int = TRIM_EVERY,
         partitions: int = 1,
         sabotage: bool = False,
         spark: SparkSession | None = None,
@@ -97,7 +98,7 @@ class SparkUnitHost:
         self._root = Path(run_dir).resolve()
         self._memory_mb = memory_mb
         self._keep_input = keep_input
-        self._ack_levels = ack_levels
+        self._ack_levels, self._trim_every = ack_levels, trim_every
         self._partitions = partitions
         self._sabotage = sabotage
         self._probes = Probes()
@@ -355,6 +356,7 @@ class SparkUnitHost:
                 keep_input=self._keep_input,
                 retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
                 levels=self._ack_levels,
+                every=self._trim_every,
             ),
             crash=self._crash(),
             watch=self._watch,

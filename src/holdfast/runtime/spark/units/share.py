@@ -36,7 +36,7 @@ class Share:
             raise BadInputError(
                 "rows are moved before they are grouped, so its state does not lie by its key",
                 where=self.operator,
-                hint="do that in a map before it, or leave max_shards out",
+                hint="do that in a map before it, join by its key alone, or leave max_shards out",
             )
         self.unchecked = False
 

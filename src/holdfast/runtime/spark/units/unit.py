@@ -29,7 +29,7 @@ from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.redo import after_failure, skips_to_use
 from holdfast.runtime.log.slicelog import EndedError, OtherSkipError, SupersededError, skip_version
 from holdfast.runtime.log.takeable import Takeable
-from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
+from holdfast.runtime.log.trim import remove_stop_marks
 from holdfast.runtime.log.watermarks import output_watermark
 from holdfast.runtime.spark.frames.compile import OperatorError
 from holdfast.runtime.spark.io.publish import Written
@@ -443,7 +443,7 @@ class SparkUnit:
         return log.need_range(name, number)
 
     def _trim(self, number: int) -> None:
-        if number % TRIM_EVERY == TRIM_EVERY - 1:
+        if self.context.trimmer.is_due(number):
             if self.context.lead.leads:
                 self.context.trimmer.trim(self.context.name)
             # This generation has shown that it runs: the next will clone its checkpoint.
