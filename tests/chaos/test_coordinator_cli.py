@@ -20,19 +20,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(150)]
 
 DEADLINE_S = 40.0
 ROOT = Path(__file__).parents[2]
-MAIN = """
-import sys, typer
-from holdfast.cli import run as commands
-from holdfast.errors import HoldfastError
-app = typer.Typer()
-for name in ("run", "status", "nodes", "logs", "kill", "retry", "stop"):
-    app.command(name)(getattr(commands, name))
-try:
-    sys.exit(app(standalone_mode=False) or 0)
-except HoldfastError as error:
-    print(f"holdfast: {error}", file=sys.stderr)
-    sys.exit(2)
-"""
 APP = """
 from holdfast.pipeline import Parquet, Pipeline, Rate
 
@@ -53,7 +40,7 @@ def place(tmp_path):
 
     def begin(*arguments, **variables):
         process = subprocess.Popen(
-            [sys.executable, "-c", MAIN, *arguments],
+            [sys.executable, "-m", "holdfast", *arguments],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **variables},
             stdout=subprocess.PIPE,

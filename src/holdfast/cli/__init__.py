@@ -15,16 +15,18 @@ import typer
 from holdfast import __version__
 from holdfast.cli import chaos as chaos_command
 from holdfast.cli import check as check_command
+from holdfast.cli import coordinator as coordinator_commands
 from holdfast.cli import demo as demo_command
 from holdfast.cli import doctor as doctor_command
 from holdfast.cli import init as init_command
 from holdfast.cli import log as log_command
+from holdfast.cli import logs as logs_command
 from holdfast.cli import paths as paths_command
 from holdfast.cli import plan as plan_command
 from holdfast.cli import profile as profile_command
 from holdfast.cli import prove as prove_command
 from holdfast.cli import reproduce as reproduce_command
-from holdfast.cli import run as run_commands
+from holdfast.cli import run as run_command
 from holdfast.cli import scale as scale_command
 from holdfast.cli import topology as topology_commands
 from holdfast.cli import verify as verify_command
@@ -72,14 +74,14 @@ for _command in (
     init_command.init,
     doctor_command.doctor,
     check_command.check,
-    run_commands.run,
-    run_commands.status,
-    run_commands.nodes,
-    run_commands.logs,
+    run_command.run,
+    coordinator_commands.status,
+    coordinator_commands.nodes,
+    logs_command.logs,
     log_command.log,
-    run_commands.kill,
-    run_commands.retry,
-    run_commands.stop,
+    coordinator_commands.kill,
+    coordinator_commands.retry,
+    coordinator_commands.stop,
     paths_command.paths,
     scale_command.scale,
     web_command.web,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.run import Json, Run, RunDir, find_run
+from holdfast.cli.runs import Json, Run, RunDir, find_run
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from holdfast.cli.run import Json, RunDir, find_run
+from holdfast.cli.runs import Json, RunDir, client_of, find_run
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,21 +43,15 @@ def paths(
     """
     from rich.console import Console
 
-    from holdfast.control.client import ControlClient
-    from holdfast.control.shell.wire import ConnectionLostError
-    from holdfast.errors import BadInputError
     from holdfast.rundir.spec import read_spec
 
     directory = find_run(None, run_dir)
     spec = read_spec(directory)
     asked = _asked(what, path, {item.name: item.paths for item in spec.deployment.segments})
-    try:
-        with ControlClient(directory) as client:
-            if asked is not None:
-                client.ask_path(*asked)
-            found = client.status().splits
-    except ConnectionLostError as error:
-        raise BadInputError(str(error), where=str(directory), hint="does it run?") from None
+    with client_of(directory) as client:
+        if asked is not None:
+            client.ask_path(*asked)
+        found = client.status().splits
     shown = _settings(spec.policy) if settings or as_json else {}
     if as_json:
         splits = [asdict(item) for item in found]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,7 +44,7 @@ def profile(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run a pipeline on Spark and measure its operators and this machine."""
-    from holdfast.cli.check import sound_pipeline
+    from holdfast.cli.check import note, sound_pipeline
     from holdfast.cli.profiles import profile_path
     from holdfast.cli.prove import interruptible
     from holdfast.predict.statistics import dump_statistics
@@ -61,13 +60,13 @@ def profile(
         raise BadInputError("is no time to measure anything", where="--for", hint="say 60s")
     if out is not None and not out.resolve().parent.is_dir():
         raise BadInputError("its directory does not exist", where=str(out))
-    pipeline = sound_pipeline(app, _note)
+    pipeline = sound_pipeline(app, note)
     home = profile_path(app, pipeline.name)
     out = out or home
     _make_room(out)
-    prepare(_note)
+    prepare(note)
     with interruptible():
-        statistics = measure(app, seconds, quick=quick, thorough=thorough, say=_note)
+        statistics = measure(app, seconds, quick=quick, thorough=thorough, say=note)
     text = dump_statistics(statistics)
     _write(out, text)
     if as_json:
@@ -232,8 +231,3 @@ def _bytes(value: float) -> str:
         if value >= limit:
             return f"{value / limit:.3g} {unit}"
     return f"{value:.0f} B"
-
-
-def _note(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.cli.run import Json, RunDir, find_run
+from holdfast.cli.runs import Json, RunDir, find_run
 
 if TYPE_CHECKING:
     from holdfast.runtime.log.slicelog import SliceLog
@@ -51,8 +51,6 @@ def scale(
         put += rescale(log, segment, shape, reason=f"scale {name}={number}", load=load)
     for segment in able.values():
         announce(log, under_way(log, segment.name))
-        if put and segment.followers and not as_json:
-            typer.echo(f"{segment.name}: its new shards have no followers", err=True)
     found = _await(log, put, time.monotonic() + parse_time(timeout))
     for change in put:
         _tell(change, found.get((change.stream, change.number)), as_json=as_json)

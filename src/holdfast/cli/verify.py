@@ -28,7 +28,7 @@ def verify(
 
     Exit code 1 when a row is missing, doubled or altered.
     """
-    from holdfast.cli.run import find_run
+    from holdfast.cli.runs import find_run
     from holdfast.pipeline import load_pipeline
     from holdfast.pipeline.claims import claims
     from holdfast.verify.check import verify as check

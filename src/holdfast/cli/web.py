@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli.run import Json, Run, RunDir, find_run
+from holdfast.cli.runs import Json, Run, RunDir, find_run
 
 
 def web(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.cli.run import find_lines
+from holdfast.cli.logs import find_lines
 
 pytestmark = pytest.mark.unit
 

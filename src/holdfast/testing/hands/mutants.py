@@ -361,6 +361,13 @@ MUTANTS = (
         changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
         seed=200_001,
     ),
+    Mutant(
+        rule="whose state others take over stands still meanwhile",
+        broken="at-rest",
+        restarts=True,
+        changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
+        seed=200_061,
+    ),
 )
 
 

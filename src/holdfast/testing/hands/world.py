@@ -308,7 +308,7 @@ class World(Starts):
         return [
             (unit, replica)
             for unit, child in self.units.items()
-            if unit not in self.sealed
+            if unit not in self.sealed and unit not in self.at_rest
             for replica in range(self.scenario.replicas[child.segment])
             if (unit, replica) not in running
         ]
