@@ -46,7 +46,7 @@ def test_shards_and_nodes_follow_the_load(tmp_path):
         deployment,
         POLICY,
         most_in_all=4,
-        announce=lambda put: announce(log, put),
+        announce=lambda put, node: announce(log, put, node),
         tell=told.append,
         fleet=run,
     )

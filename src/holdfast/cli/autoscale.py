@@ -35,7 +35,7 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
         deployment,
         PredictPolicy(),
         most_in_all=most,
-        announce=lambda put: announce(records, put),
+        announce=lambda put, node: announce(records, put, node),
         tell=note,
         fleet=local,
     )

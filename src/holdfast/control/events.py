@@ -200,6 +200,8 @@ class HandoverRequested:
     parents: tuple[Unit, ...]
     children: tuple[Unit, ...]
     reason: str = ""
+    node: str = ""
+    """Where they had better be; empty: wherever there is room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

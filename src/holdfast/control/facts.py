@@ -215,6 +215,8 @@ class HandoverBegan:
     parents: tuple[Unit, ...]
     children: tuple[Unit, ...]
     reason: str
+    node: str = ""
+    """Where the children had better be, if whoever asked has said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

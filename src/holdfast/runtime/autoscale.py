@@ -70,7 +70,7 @@ class Rescaler:
         policy: ScalingPolicy,
         *,
         most_in_all: int,
-        announce: Callable[[list[Change]], None],
+        announce: Callable[[list[Change], str], None],
         tell: Callable[[str], None],
         fleet: Fleet | None = None,
         clock: Clock | None = None,
@@ -80,7 +80,7 @@ class Rescaler:
         deployment: what runs.
         policy: when to change what.
         most_in_all: shards of all operators that may scale.
-        announce: has the children of changes started.
+        announce: has the children of changes started, on a node if one is named.
         tell: says a line to people.
         fleet: adds nodes with shards and retires them; None: the nodes stay as they are.
         clock: measures time.
@@ -113,7 +113,7 @@ class Rescaler:
         self._up = there
         for item in self._watched.values():
             if item.held is not None and self._has_nodes(item, view):
-                self._rescale(item, item.held)
+                self._rescale(item, item.held, view)
         reports = []
         for item in self._watched.values():
             if item.pending and not self._settled(item):
@@ -145,10 +145,11 @@ class Rescaler:
         item.held, item.held_until = decision, self._clock.now() + NODES_S
         if self._add_nodes(item, decision, view):
             return
-        self._rescale(item, decision)
+        self._rescale(item, decision, view)
 
-    def _rescale(self, item: _Watched, decision: Rescale) -> None:
+    def _rescale(self, item: _Watched, decision: Rescale, view: RunView) -> None:
         item.held, name = None, decision.operator
+        fewer = len(decision.shape) < len(shape_of(self._log, item.segment))
         try:
             item.pending = rescale(
                 self._log, item.segment, decision.shape, reason=decision.reason.text
@@ -159,7 +160,7 @@ class Rescaler:
             return
         if not item.pending:
             self._scaler.refused(name)
-        self._announce(item.pending)
+        self._announce(item.pending, self._staying(view) if fewer else "")
 
     # Nodes
 
@@ -187,6 +188,13 @@ class Rescaler:
         """Whether those that were added have come up, or are not to be waited for any longer."""
         up = {node.node for node in view.nodes if node.ready}
         return self._added <= up or self._clock.now() >= item.held_until
+
+    def _staying(self, view: RunView) -> str:
+        """A node for what is merged: one that is not to be retired, if any are; empty: any node."""
+        if not self._added:
+            return ""
+        there = [node for node in _loads(view) if node.node not in self._added]
+        return min(there, key=lambda node: node.units).node if there else ""
 
     def _retire(self, view: RunView) -> None:
         """End nodes that were added and have nothing to do."""

@@ -198,8 +198,8 @@ def under_way(log: SliceLog, stream: str) -> list[Change]:
     ]
 
 
-def announce(log: SliceLog, put: Sequence[Change]) -> None:
-    """Have children started: when they are ready, they have their parents hand over.
+def announce(log: SliceLog, put: Sequence[Change], node: str = "") -> None:
+    """Have children started, on a node if one is named: when ready, they have parents hand over.
 
     A coordinator that is away learns of a change when its parents have ended, so these turn at
     once.
@@ -215,6 +215,7 @@ def announce(log: SliceLog, put: Sequence[Change]) -> None:
                     parents=list(change.parents),
                     children=[child.unit for child in change.children],
                     reason=change.reason,
+                    node=node,
                 )
     except ConnectionLostError:
         for stream in {change.stream for change in put}:

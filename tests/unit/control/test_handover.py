@@ -16,7 +16,7 @@ LOW, HIGH = (UnitId(segment="a", shard=shard) for shard in (7, 8))
 """Heirs of A; what their names are is the record's affair."""
 
 
-def request(world, children=(LOW, HIGH), parents=(A,)):
+def request(world, children=(LOW, HIGH), parents=(A,), node=""):
     for unit in children:
         world.log.setdefault(unit, -1)
     return world.do(
@@ -27,6 +27,7 @@ def request(world, children=(LOW, HIGH), parents=(A,)):
             parents=parents,
             children=children,
             reason="overloaded",
+            node=node,
         )
     )
 
@@ -49,6 +50,14 @@ def test_what_is_merged_goes_where_most_others_are():
     whole = UnitId(segment="a", shard=9)
     request(world, children=(whole,), parents=(LOW, HIGH))
     assert world.where(whole) == world.where(B)
+
+
+def test_heirs_go_to_the_node_that_was_named():
+    """If it has room."""
+    for node in ("n0", "n1"):
+        world = started(nodes=("n0", "n1"), spares=())
+        request(world, node=node)
+        assert {world.where(LOW), world.where(HIGH)} == {node}
 
 
 def test_heirs_are_started_while_their_parent_runs():

@@ -439,6 +439,7 @@ def _handover(request: Mapping[str, Any], cause: str) -> e.HandoverRequested:
         parents=tuple(UnitId.parse(str(name)) for name in request["parents"]),
         children=tuple(UnitId.parse(str(name)) for name in request["children"]),
         reason=str(request.get("reason", "")),
+        node=str(request.get("node", "")),
     )
 
 

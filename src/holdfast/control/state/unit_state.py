@@ -13,6 +13,7 @@ from typing import Literal, assert_never
 from holdfast.control.events import Unit
 from holdfast.control.facts import (
     DownReason,
+    HandoverBegan,
     PlacementFact,
     UnitDown,
     UnitEnded,
@@ -187,16 +188,15 @@ class UnitState:
         }
         self.index = Index(self.units, at)
 
-    def hand_over(
-        self, parents: tuple[UnitId, ...], children: tuple[UnitId, ...], at: float
-    ) -> None:
+    def hand_over(self, fact: HandoverBegan) -> None:
         """Children are to run from now on; one that many become goes where most others are.
 
         So what is merged leaves nodes empty that are not needed any more.
         """
-        nodes = [node for parent in parents if (node := self.node_of(str(parent))) is not None]
-        merged = len(children) == 1 and len(parents) > 1 and nodes
-        self.add(children, at, home=max(nodes, key=self.load) if merged else None)
+        nodes = [node for one in fact.parents if (node := self.node_of(str(one))) is not None]
+        merged = len(fact.children) == 1 and len(fact.parents) > 1 and nodes
+        home = fact.node or (max(nodes, key=self.load) if merged else None)
+        self.add(fact.children, fact.at, home=home)
 
     def add(self, units: Iterable[UnitId], at: float, home: str | None = None) -> None:
         """Units that are to run from now on: each behind those of its segment."""
