@@ -55,7 +55,13 @@ class Trimmer:
         sources = {item.name for item in deployment.segments if item.kind == "source"}
         wiring = DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
         self.levels, self._every = levels, every
-        self._floors = Floors(wiring, writer=log.writer, retain=retain, levels=levels)
+        self._floors = Floors(
+            wiring,
+            writer=log.writer,
+            retain=retain,
+            shared={item.name for item in deployment.segments if item.shared_state},
+            levels=levels,
+        )
 
     def is_due(self, number: int) -> bool:
         """Whether a unit is to be trimmed after a batch."""
