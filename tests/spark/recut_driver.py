@@ -63,7 +63,7 @@ def begun(run: Path, app: Pipeline, cuts: str) -> Deployment:
     )
     resumed = check_resume(run, spec, [], operators=app.operators)
     if resumed:
-        spec = reset_operators(run, resumed) if resumed.recut else resumed.spec
+        spec = (reset_operators(run, resumed) if resumed.recut else resumed).spec
     write_spec(run, spec)
     return spec.deployment
 

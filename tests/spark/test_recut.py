@@ -90,6 +90,6 @@ def test_units_are_killed_before_and_after_their_cuts_change(tmp_path):
     run.killed("double", "during-handover:label.2#0")
     run.killed("double", "after-range-record:label.2#0@0")
     run.killed("sum", "before-commit:label.3#0@0")
-    run.killed("all", "after-slice-record:sum.4#0@0")
+    run.killed("all", "after-slice-record:sum.3#0@0")
     run.go_on("all")
     run.check()

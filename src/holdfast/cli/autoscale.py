@@ -25,8 +25,10 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
         yield
         return
     deployment = local.spec.deployment
-    if all(segment.max_shards == 1 for segment in deployment.segments):
-        raise BadInputError("no operator can be scaled", hint="declare max_shards on one")
+    if not any(segment.scales for segment in deployment.segments):
+        raise BadInputError(
+            "no operator can be scaled", hint="declare max_shards on one that has no followers"
+        )
     rescaler = Rescaler(
         SliceLog(local.run_dir),
         deployment,

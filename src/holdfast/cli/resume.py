@@ -6,8 +6,9 @@ two results in one, so it is refused by operator name unless the operator is res
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
@@ -16,6 +17,7 @@ from holdfast.pipeline.operators import PipelineOperator
 from holdfast.rundir.paths import is_run
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
+from holdfast.runtime.launch.run import nothing_running
 from holdfast.runtime.log.anew import (
     Prepare,
     Start,
@@ -35,7 +37,7 @@ from holdfast.runtime.log.start import (
     thread_start,
 )
 from holdfast.runtime.recut import forget_vanished, recut, unlike
-from holdfast.streams.records import Change, Restart
+from holdfast.streams.records import Change, Restart, stream_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,8 @@ class Resume:
     """Segments that begin anew, and the first epoch they read."""
     recut: Sequence[Change] = ()
     """What becomes of streams that the plan cuts otherwise than the run did."""
+    again: Callable[[], Resume]
+    """Looks once more: what was there may have gone on since."""
 
 
 def check_resume(
@@ -93,6 +97,18 @@ def check_resume(
         if reset or starts != Starts():
             raise BadInputError("nothing to reset", where=str(run_dir))
         return None
+    with nothing_running(run_dir):
+        return _look(run_dir, spec, reset, starts, operators)
+
+
+def _look(
+    run_dir: Path,
+    spec: RunSpec,
+    reset: Collection[str],
+    starts: Starts,
+    operators: Sequence[PipelineOperator],
+) -> Resume:
+    again = partial(_look, run_dir, spec, reset, starts, operators)
     log = SliceLog(run_dir)
     finish_restart(log, _forgets(run_dir, log, spec.deployment), crash_plan())
     before = read_spec(run_dir).deployment
@@ -125,7 +141,8 @@ def check_resume(
     other = unlike(before, after, fresh)
     changes: Sequence[Change] = ()
     if other and (fresh or not operators):
-        ways = f"use the same plan, --reset {other[0].operators[0]}, --recut, or another --run-dir"
+        name = other[0].operators[0]
+        ways = f"use the same plan, leave out --no-recut, --reset {name}, or another --run-dir"
         raise BadInputError(
             "the plan cuts or shards it otherwise than when this run began",
             where=other[0].name,
@@ -144,7 +161,7 @@ def check_resume(
     gap = _gap(log, spec, fresh, {change.stream for change in changes})
     if gap is not None:
         raise gap
-    return Resume(spec=spec, fresh=fresh, recut=changes)
+    return Resume(spec=spec, fresh=fresh, recut=changes, again=again)
 
 
 def _start(told: str, word: str) -> Start:
@@ -215,30 +232,36 @@ def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segmen
     return tuple(chosen)
 
 
-def reset_operators(run_dir: Path, resume: Resume) -> RunSpec:
+def reset_operators(run_dir: Path, resume: Resume) -> Resume:
     """Let segments begin anew, or go on with other cuts; gives what is to run then.
 
     The state and slices they had are removed once nobody needs them.
     """
-    log, deployment = SliceLog(run_dir), resume.spec.deployment
-    prepare, crash = _forgets(run_dir, log, deployment), crash_plan()
-    if resume.recut:
-        made = restart(log, deployment, resume.recut, prepare=prepare, crash=crash)
-    else:
-        made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash)
-    return replace(resume.spec, deployment=made)
+    with nothing_running(run_dir):
+        resume = resume.again()
+        log, deployment = SliceLog(run_dir), resume.spec.deployment
+        prepare, crash = _forgets(run_dir, log, deployment), crash_plan()
+        if resume.recut:
+            made = restart(log, deployment, resume.recut, prepare=prepare, crash=crash)
+        else:
+            made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash)
+    return replace(resume, spec=replace(resume.spec, deployment=made))
 
 
 def announced(resumed: Resume) -> str:
     """What begins anew, or goes on otherwise than before, in words."""
     anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
-    cut = [
-        f"{change.stream} goes on from epoch {(change.since or 0) + 1}"
-        if change.children
-        else f"{change.stream} is no stream any more"
-        for change in resumed.recut
-    ]
-    return ", ".join([*anew, *cut])
+    return ", ".join(anew) or f"other cuts take over: {', '.join(map(_taken, resumed.recut))}"
+
+
+def _taken(change: Change) -> str:
+    """What becomes of a stream that is cut otherwise, in words."""
+    if not change.children:
+        return f"{change.stream} is no stream any more"
+    owners = dict.fromkeys(stream_of(unit) for unit, _ in change.state)
+    state = f" with the state of {' and '.join(owners)}" if owners else ""
+    since = -1 if change.since is None else change.since
+    return f"{change.stream} goes on from epoch {since + 1}{state}"
 
 
 def _forgets(run_dir: Path, log: SliceLog, deployment: Deployment) -> Prepare:

@@ -86,7 +86,7 @@ def run(
             "OPERATOR=... for one; default: 0.",
         ),
     ] = None,
-    recut: Annotated[bool, typer.Option("--recut", help="Let other cuts take a run over.")] = False,
+    recut: Annotated[bool, typer.Option(help="Let other cuts take a run over.")] = True,
     keep_input: Annotated[
         bool, typer.Option("--keep-input", help="Never trim sources, so that verify can check.")
     ] = False,
@@ -167,11 +167,11 @@ def run(
         coordinators=coordinators,
     )
     local = LocalRun(directory, spec, launch)
-    local.require_free()
     if resumed and (fresh or resumed.recut):
-        begun = reset_operators(directory, resumed).deployment
-        local = LocalRun(directory, spec_of(begun), launch)
+        resumed = reset_operators(directory, resumed)
+        local = LocalRun(directory, spec_of(resumed.spec.deployment), launch)
         note(announced(resumed))
+    tentative_results.tell_default(tentative_after, spec.policy.tentative, note)
     note(f"{'resuming' if resumed else 'starting'} in {directory}; Ctrl-C stops")
     if host == "spark":
         from holdfast.runtime.spark.start.prepare import prepare

@@ -50,9 +50,6 @@ def scale(
         shape = number if name == operator else split(log, segment, name, number, load)
         put += rescale(log, segment, shape, reason=f"scale {name}={number}", load=load)
     announce(directory, put)
-    for segment in able.values():
-        if put and segment.followers and not as_json:
-            typer.echo(f"{segment.name}: its new shards have no followers", err=True)
     found = _await(log, put, time.monotonic() + parse_time(timeout))
     for change in put:
         _tell(change, found.get((change.stream, change.number)), as_json=as_json)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.deployment import Deployment
     from holdfast.health.policy import Tentative
     from holdfast.pipeline import Pipeline
@@ -19,7 +21,8 @@ After = Annotated[
     typer.Option(
         "--tentative-after",
         help="How long an input may be gone before results go on without it, marked tentative: a "
-        "time such as 5s; plan: what its bound on recoveries allows; default: never.",
+        "time such as 5s; plan: what its bound on recoveries allows; or never. Default: plan if "
+        "the plan has such a bound, else never.",
     ),
 ]
 
@@ -34,9 +37,10 @@ def tentative(
     from holdfast.quantities import parse_time
 
     at_once: tuple[str, ...] = ()
-    if after is None or after == NEVER:
+    bounded = isinstance(plan, JointPlan) and plan.max_recovery is not None
+    if after == NEVER or (after is None and not bounded):
         return Tentative()
-    if after == PLAN:
+    if after is None or after == PLAN:
         if not isinstance(plan, JointPlan) or plan.max_recovery is None:
             raise BadInputError(
                 "there is no plan with a bound on recoveries",
@@ -51,7 +55,22 @@ def tentative(
         )
     else:
         after_s = parse_time(after, where="--tentative-after")
-    return Tentative(after_s=after_s, at_once=at_once, fidelity=_shares(pipeline, deployment))
+    return Tentative(
+        after_s=after_s,
+        at_once=at_once,
+        fidelity=_shares(pipeline, deployment),
+        priorities={sink.name: sink.priority for sink in pipeline.sinks},
+    )
+
+
+def tell_default(after: str | None, chosen: Tentative, note: Callable[[str], None]) -> None:
+    """Tell someone who has not said when results become tentative, and whose plan has."""
+    if after is None and chosen.after_s is not None:
+        note(
+            f"results go on without an input that is gone for longer than {chosen.after_s:g} s, "
+            "the plan's bound, marked tentative until it is back; --tentative-after never: they "
+            "wait"
+        )
 
 
 def _shares(pipeline: Pipeline, deployment: Deployment) -> dict[str, dict[str, float]]:

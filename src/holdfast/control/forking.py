@@ -5,7 +5,8 @@ longer than `Tentative.after_s`, all units downstream of it, up to the sinks, go
 on the node of its exact unit, which waits for the input and so costs hardly anything. What a fork
 is stands on record (`holdfast.streams.fork`); here is decided only when it begins and ends. What
 falls silent later, above the same sinks, is left out by the fork's units themselves; what concerns
-other sinks as well ends it, and a larger one begins.
+other sinks as well ends it, and a larger one begins. What serves sinks of higher priority is
+started first; sinks of priority 0, and what nobody else needs, wait for their input.
 
 A fork ends when the exact sinks have come where it was when its input was back. It also ends, with
 an explanation, when it is too old or too far ahead, when one of its units fails again and again,
@@ -104,6 +105,7 @@ class Forking:
         self._run = run
         self._policy = policy
         self._reads = reads
+        self._worth = _worth(reads, policy.priorities)
         self._slack = slack
         self._out = out
         self.reports: dict[str, UnitReport] = {}
@@ -337,8 +339,9 @@ class Forking:
                 )
 
     def _place(self, moment: Moment, live: ForkRecord) -> None:
-        """Every unit of a fork runs where its exact one stands."""
-        for unit in live.units.values():
+        """Every unit of a fork runs where its exact one stands; first what is worth most."""
+        worth = self._worth
+        for unit in sorted(live.units.values(), key=lambda one: -worth[one.unit.exact.segment]):
             if unit.node is not None:
                 continue
             home = self._home(unit.unit.exact)
@@ -387,18 +390,33 @@ class Forking:
         return after is not None and bool(self._downstream({unit})) and now - since >= after
 
     def _downstream(self, units: Iterable[UnitId]) -> set[str]:
-        """Segments that read what some units make, and all behind them."""
+        """Segments that read what some units make, and all behind them that are worth it."""
         made = {unit.segment for unit in units}
         found: set[str] = set()
         for name, read in self._reads.items():
-            if not (made | found).isdisjoint(read):
+            if self._worth[name] and not (made | found).isdisjoint(read):
                 found.add(name)
         return found
 
     def _ends(self) -> list[str]:
-        """Segments that nobody reads: the sinks."""
-        read = {name for names in self._reads.values() for name in names}
-        return [name for name in self._reads if name not in read]
+        return _ends(self._reads)
+
+
+def _ends(reads: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Segments that nobody reads: the sinks."""
+    read = {name for names in reads.values() for name in names}
+    return [name for name in reads if name not in read]
+
+
+def _worth(
+    reads: Mapping[str, tuple[str, ...]], priorities: Mapping[str, float]
+) -> dict[str, float]:
+    """Segment to the highest priority of a sink that needs it."""
+    found = dict.fromkeys(reads, 0.0) | {name: priorities.get(name, 1.0) for name in _ends(reads)}
+    for name, read in reversed(list(reads.items())):
+        for one in read:
+            found[one] = max(found.get(one, 0.0), found[name])
+    return found
 
 
 def _start(moment: Moment, unit: ForkUnit, node: str) -> StartUnit:

@@ -77,6 +77,11 @@ class Segment:
     followers: tuple[int, ...] = ()
     """Shards that have a hot follower: a second replica in another failure domain."""
 
+    @property
+    def scales(self) -> bool:
+        """Whether the number of its shards may change while it runs: new ones have no followers."""
+        return self.max_shards > 1 and not self.followers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UnitId:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,8 @@ class FaultyRun(Protocol):
     def run_dir(self) -> Path: ...
 
     def kill_node(self, name: str) -> None: ...
+
+    def kill_nodes(self, names: Iterable[str]) -> None: ...
 
     def stop_node(self, name: str) -> None: ...
 
@@ -227,9 +229,9 @@ class Injector:
             there = sorted(node.node for node in self._run.status().nodes if node.units)
             chosen = self._rng.permutation(len(there))[:TOGETHER]
             names = [there[int(index)] for index in sorted(chosen)]
-        for name in dict.fromkeys(names):
-            self._run.kill_node(name)
-        return ", ".join(dict.fromkeys(names))
+        names = list(dict.fromkeys(names))
+        self._run.kill_nodes(names)
+        return ", ".join(names)
 
     def _fill_disk(self, fault: Fault, now: float) -> str:
         """Let nothing of a node grow a file: what it meets is what a full disk would give it."""
@@ -295,9 +297,11 @@ class Injector:
     def _scale(self, fault: Fault) -> str:
         """Give an operator another number of shards, whatever else goes on."""
         deployment = read_spec(self._run.run_dir).deployment
-        able = [segment for segment in deployment.segments if segment.max_shards > 1]
+        able = [segment for segment in deployment.segments if segment.scales]
         if not able:
-            raise BadInputError("no operator declares max_shards", where="scale")
+            raise BadInputError(
+                "no operator declares max_shards and has no followers", where="scale"
+            )
         segment = (
             scalable(deployment, fault.target)
             if fault.target

@@ -26,6 +26,9 @@ class Tentative:
     fidelity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Sink to the predicted share of the input that its rows reflect, by the units that are missing
     (their names in order, by blanks)."""
+    priorities: Mapping[str, float] = field(default_factory=dict)
+    """Sink to what its results are worth, 1 where it is not said: the units of those worth more go
+    on first, and a sink of priority 0 waits for its input."""
 
     def predicted(self, sink: str, missing: Iterable[str]) -> float | None:
         """The share of the input that a sink's rows reflect without some units; None: unknown.

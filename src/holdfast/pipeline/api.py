@@ -8,6 +8,7 @@ topological order. Each mistake is reported where it is made, in one line that n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -132,13 +133,21 @@ class Pipeline:
             PipelineOperator(name=name, kind="source", source=source, shards=parallelism)
         )
 
-    def sink(self, name: str, stream: Stream, sink: Sink) -> None:
-        """Deliver a stream."""
+    def sink(self, name: str, stream: Stream, sink: Sink, *, priority: float = 1.0) -> None:
+        """Deliver a stream.
+
+        When failures leave too few places or too little input for all sinks, what is worth more
+        comes back first and goes on first; a sink of priority 0 waits for its input.
+        """
         if not isinstance(sink, get_args(Sink)):
             raise BadInputError(
                 f"{sink!r} is not a sink",
                 where=name,
                 hint="use Parquet, Sqlite, Console or ForeachBatch",
+            )
+        if not isinstance(priority, int | float) or not 0 <= priority < math.inf:
+            raise BadInputError(
+                f"priority is {priority!r}", where=name, hint="a number, 0 or greater; usual is 1"
             )
         self._add(
             PipelineOperator(
@@ -146,6 +155,7 @@ class Pipeline:
                 kind="sink",
                 inputs=(self._own(stream, name),),
                 sink=sink,
+                priority=float(priority),
                 takes_upserts=True,
             )
         )
@@ -180,6 +190,8 @@ class Pipeline:
         """Report what can only be seen once the pipeline is whole."""
         if not self.sinks:
             report(BadInputError("has no sink", where=self.name, hint="end it with p.sink(...)"))
+        elif not any(sink.priority for sink in self.sinks):
+            report(BadInputError("every sink has priority 0", where=self.name, hint="raise one"))
         for operator in self.operators:
             if self.sinks and operator.kind != "sink" and not self.consumers(operator.name):
                 report(

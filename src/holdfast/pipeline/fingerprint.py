@@ -33,6 +33,8 @@ _DIGITS = 16
 _MAX_DEPTH = 40
 _LATER_FIELDS = {"max_shards"}
 """Fields that operators of earlier runs did not have: unset, they count for nothing."""
+_NO_CODE = {"priority"}
+"""Fields that say nothing of what an operator does."""
 _FORMER_NAMES: dict[type, str] = {PipelineOperator: "Operator"}
 
 
@@ -118,6 +120,8 @@ def _compound(value: Any, walk: _Walk) -> Iterator[str]:
             yield f"dataclass:{name}"
             for field in dataclasses.fields(value):
                 if field.name in _LATER_FIELDS and getattr(value, field.name) == field.default:
+                    continue
+                if field.name in _NO_CODE and isinstance(value, PipelineOperator):
                     continue
                 yield field.name
                 yield from _tokens(getattr(value, field.name), walk)

@@ -128,7 +128,10 @@ def topology(pipeline: Pipeline, *, shards: Mapping[str, int] | None = None) -> 
             for operator in pipeline.sources
             if isinstance(operator.source, Rate)
         },
-        queries=tuple(model.Query(name=sink.name, sink=sink.inputs[0]) for sink in pipeline.sinks),
+        queries=tuple(
+            model.Query(name=sink.name, sink=sink.inputs[0], priority=sink.priority)
+            for sink in pipeline.sinks
+        ),
     )
 
 

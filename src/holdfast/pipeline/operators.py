@@ -37,6 +37,8 @@ class PipelineOperator:
     """Set for a source."""
     sink: Sink | None = None
     """Set for a sink."""
+    priority: float = 1.0
+    """Of a sink: what its results are worth beside those of others; 0: they can wait."""
     key: tuple[str, ...] = ()
     """Columns of its (first) input by which it is sharded; empty: it has one shard, or those of the
     operator it is fused with if it keeps no state."""

@@ -8,6 +8,7 @@ RUN/coordinator/       terms/, journal.TERM, and cN.out: what each coordinator p
 RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
 RUN/nodes/NAME.out     standard output and error of a node and its children; NAME.out.1: older
 RUN/scratch/NAME/      temporary files of a node and what a spare rehearses with; gone with the node
+RUN/starting           held by whoever starts the run; gone once it runs
 RUN/processes.jsonl    processes started: pid, start time, name; those that ended may be forgotten
 """
 
@@ -23,6 +24,7 @@ SPEC = "run.json"
 PLAN = "plan.json"
 LEARNED = "learned.json"
 ENDPOINT = "coordinator.json"
+STARTING = "starting"
 _JOURNAL = re.compile(r"journal(?:\.(\d+))?")
 _TEMPORARY = re.compile(r".+\.\d+\.tmp")
 
@@ -105,8 +107,8 @@ def processes_path(run_dir: Path) -> Path:
 
 def own_places(run_dir: Path) -> tuple[Path, ...]:
     """Everything in a run directory that a run keeps for itself: no place for results."""
-    folders = ("streams", "units", "checkpoints", "kept", "tables", "coordinator")
-    files = (ENDPOINT, SPEC, PLAN, LEARNED, ORIGIN, SCHEMAS)
+    folders = ("streams", "units", "restarts", "checkpoints", "kept", "tables", "coordinator")
+    files = (ENDPOINT, SPEC, PLAN, LEARNED, ORIGIN, SCHEMAS, STARTING)
     return (
         *(run_dir / name for name in (*folders, *files)),
         nodes_folder(run_dir),

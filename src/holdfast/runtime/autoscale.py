@@ -68,7 +68,7 @@ class Rescaler:
                 Meter(segment.name, interval_s=deployment.epoch_s * segment.batch_epochs),
             )
             for segment in deployment.segments
-            if segment.max_shards > 1
+            if segment.scales
         }
         limits = {
             name: Limits(most=item.segment.max_shards) for name, item in self._watched.items()

@@ -48,13 +48,18 @@ class Handover:
 def scalable(deployment: Deployment, operator: str) -> Segment:
     """The segment whose shards are those of an operator; raises if their number is fixed."""
     known = [segment for segment in deployment.segments if operator in segment.operators]
+    names = ", ".join(segment.name for segment in deployment.segments if segment.scales) or "none"
     if not known:
-        names = ", ".join(s.name for s in deployment.segments if s.max_shards > 1) or "none"
         raise BadInputError("there is no such operator", where=operator, hint=f"scalable: {names}")
     if known[0].max_shards == 1:
         kept = f"the number of its shards is fixed: {_FIXED[known[0].kind]}"
-        names = ", ".join(s.name for s in deployment.segments if s.max_shards > 1) or "none"
         raise BadInputError(kept, where=operator, hint=f"scalable: {names}")
+    if known[0].followers:
+        raise BadInputError(
+            "it has hot followers, and its new shards would have none",
+            where=operator,
+            hint=f"scalable: {names}",
+        )
     return known[0]
 
 

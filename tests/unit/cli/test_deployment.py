@@ -16,7 +16,7 @@ from holdfast.cli.deployment import (
     planned_order,
 )
 from holdfast.errors import BadInputError
-from holdfast.pipeline import Parquet, Pipeline, Rate
+from holdfast.pipeline import Console, Parquet, Pipeline, Rate
 from holdfast.plan import FtcPlan, JointPlan, PlannedNode
 
 pytestmark = pytest.mark.unit
@@ -151,3 +151,14 @@ def test_the_order_of_returns_names_every_unit(pipeline, cut):
     order = planned_order(pipeline, made, "inc")
     assert sorted(order) == sorted(str(unit) for unit in made.units())
     assert planned_order(pipeline, made, "topological") == ()
+
+
+@pytest.mark.parametrize("first", ["left", "right"])
+def test_what_a_query_of_higher_priority_needs_comes_back_first(first):
+    """Two queries that are alike but for that; without one both count alike."""
+    made = Pipeline("p")
+    for name in ("left", "right"):
+        rows = made.source(name, Rate(rows_per_second=100)).map(f"{name}-work", lambda frame: frame)
+        made.sink(f"{name}-out", rows, Console(), priority=2.0 if name == first else 1.0)
+    order = planned_order(made, make_deployment(made), "inc")
+    assert all(unit.startswith(first) for unit in order[: len(order) // 2])

@@ -60,7 +60,7 @@ def test_streams_and_their_carriers_are_told(run):
 def test_a_reset_is_seen_as_a_change_with_a_seal_and_a_closing(run):
     """The old unit is sealed, the stream closed there, the new unit born there."""
     resume = check_resume(run, make_spec(), ["count"], Starts.parse(["3"]))
-    write_spec(run, reset_operators(run, resume))
+    write_spec(run, reset_operators(run, resume).spec)
     _, found = told(run)
     count = next(item for item in found["streams"] if item["stream"] == "count")
     assert [change["number"] for change in count["changes"]] == [0, 1]

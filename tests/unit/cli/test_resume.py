@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
-from holdfast.cli.resume import Starts, check_resume, reset_operators
+from holdfast.cli.resume import Starts, announced, check_resume, reset_operators
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.rundir.spec import RunSpec, write_spec
+from holdfast.runtime.launch.children import ProcessList, ProcessRecord
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.node.processes import ProcessId
 from holdfast.streams.records import Range, Slice
 from holdfast.streams.steps import Put, ranges
 
@@ -28,16 +32,33 @@ def same(frame):
     return frame
 
 
-def make_spec(*, late=False):
+def make_pipeline(*, late=False):
     pipeline = Pipeline("p", epoch="1s")
     mapped = pipeline.source("numbers", Rate(rows_per_second=1)).map("double", same)
     counted = mapped.aggregate("count", same, key="value")
     pipeline.sink("out", counted, Parquet("out"))
     if late:
         pipeline.sink("late", counted, Parquet("late"))
-    return RunSpec(
-        app="", host="spark", deployment=deploy(pipeline, cuts="all"), policy=Policy(), options={}
-    )
+    return pipeline
+
+
+def make_spec(*, late=False, cuts="all"):
+    deployment = deploy(make_pipeline(late=late), cuts=cuts)
+    return RunSpec(app="", host="spark", deployment=deployment, policy=Policy(), options={})
+
+
+@pytest.fixture
+def sleeper():
+    """A process that a run directory lists as its own."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+
+        def listed(run_dir):
+            started = ProcessId.of(process.pid).started
+            told = {"kind": "node", "name": "n0", "launch": "sleeper", "started": started}
+            ProcessList(run_dir).add(ProcessRecord(pid=process.pid, **told))
+
+        yield listed
+        process.communicate(b"\n")
 
 
 @pytest.fixture
@@ -106,7 +127,7 @@ def test_what_is_reset_begins_where_it_is_told(run, words, epoch):
     where = run()
     found = check_resume(where, make_spec(), ["count"], Starts.parse(words))
     assert found.fresh == {"count": epoch, "out": epoch}
-    spec = reset_operators(where, found)
+    spec = reset_operators(where, found).spec
     assert [str(unit) for unit in spec.deployment.units()] == [
         "numbers.0#0",
         "double.0#0",
@@ -138,12 +159,71 @@ def test_what_makes_no_sense_is_refused(run, reset, starts, said):
     assert str(error.value).startswith(said) or "would begin at epochs" in str(error.value)
 
 
+def test_what_went_on_since_the_look_is_looked_at_again(run):
+    """A run that was stopped a moment ago may have published more: the decision counts that in."""
+    where = run()
+    found = check_resume(where, make_spec(), ["count"], Starts.parse(["now"]))
+    log = SliceLog(where)
+    for unit in ("numbers.0#0", "double.0#0"):
+        told = {"unit": unit, "number": BATCHES, "after": BATCHES - 1, "upto": BATCHES}
+        log.records.execute(Put(ranges(unit), BATCHES, Range(**told)))
+        log.publish(Slice(**told))
+    assert found.fresh == {"count": 40, "out": 40}
+    assert reset_operators(where, found).fresh == {"count": 41, "out": 41}
+
+
+def test_nothing_is_looked_at_or_decided_while_the_run_is_alive(run, sleeper):
+    """What its units have would move on; and the next `run` waits while one decides."""
+    where = run()
+    found = check_resume(where, make_spec(), ["count"], Starts.parse(["now"]))
+    sleeper(where)
+    for act in (
+        lambda: check_resume(where, make_spec(), ()),
+        lambda: reset_operators(where, found),
+    ):
+        with pytest.raises(BadInputError, match=r"is in use by processes \d+; stop that run first"):
+            act()
+    assert SliceLog(where).run(SliceLog(where).steps().newest_restart()) is None
+
+
+def test_other_cuts_take_over_and_it_is_said_what(run):
+    """A segment of the new plan goes on with the state of its operator; the old stream ends."""
+    where = run(trim=False)
+    spec, operators = make_spec(cuts="none"), make_pipeline().operators
+    found = check_resume(where, spec, (), operators=operators)
+    told = (
+        "other cuts take over: count goes on from epoch 40 with the state of count, "
+        "double is no stream any more"
+    )
+    assert announced(found) == told
+    made = reset_operators(where, found)
+    assert announced(made) == told
+    assert [str(unit) for unit in made.spec.deployment.units()] == [
+        "numbers.0#0",
+        "count.1#0",
+        "out.0#0",
+    ]
+    again = check_resume(where, spec, (), operators=operators)
+    assert not again.recut
+
+
+def test_other_cuts_can_be_refused(run):
+    """As `run --no-recut` does; and not together with a reset."""
+    where, spec = run(trim=False), make_spec(cuts="none")
+    assert refused(where, spec) == (
+        "count: the plan cuts or shards it otherwise than when this run began; "
+        "use the same plan, leave out --no-recut, --reset double, or another --run-dir"
+    )
+    with pytest.raises(BadInputError, match="reset at one start, and change the cuts at another"):
+        check_resume(where, spec, ["out"], operators=make_pipeline().operators)
+
+
 def test_a_sink_that_is_added_says_where_it_begins(run):
     """Then it is no change of the run's code, and everything else goes on."""
     where = run()
     found = check_resume(where, make_spec(late=True), (), Starts.parse(["late=now"]))
     assert found.fresh == {"late": 40}
-    made = reset_operators(where, found).deployment
+    made = reset_operators(where, found).spec.deployment
     assert "late.0#0" in map(str, made.units())
     change = SliceLog(where).run(SliceLog(where).steps().changes_of("late"))[0]
     assert (change.start, change.number, change.how) == (39, 0, "run")
@@ -182,7 +262,7 @@ def test_kept_input_offers_the_reset_that_works(run):
     assert "run with --reset double, whose input is whole" in line
     found = check_resume(where, make_spec(), ["double"])
     assert found.fresh == {"double": 0, "count": 0, "out": 0}
-    write_spec(where, reset_operators(where, found))
+    write_spec(where, reset_operators(where, found).spec)
     assert check_resume(where, make_spec(), ())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.cli.live import forked
-from holdfast.cli.tentative import tentative
+from holdfast.cli.tentative import tell_default, tentative
 from holdfast.control.status import ForkUnitView, ForkView, RunView
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Tentative
@@ -22,16 +22,34 @@ def pipeline():
     left, right = (made.source(name, Rate(rows_per_second=100)) for name in ("left", "right"))
     both = left.union("both", right).map("work", lambda frame: frame)
     made.sink("out", both, Console())
-    made.sink("half", right.map("other", lambda frame: frame), Console())
+    made.sink("half", right.map("other", lambda frame: frame), Console(), priority=0.25)
     return made
 
 
-def test_nothing_is_tentative_unless_asked_for(pipeline):
-    """Neither without a plan nor where it is switched off."""
+def test_without_a_bound_nothing_is_tentative_unless_asked_for(pipeline):
+    """Neither without a plan, nor with one that promises nothing, nor where it is switched off."""
+    bounded = JointPlan(algorithm="exact", feasible=True, max_recovery=2.0)
+    unbounded = JointPlan(algorithm="exact", feasible=True)
+    deployment = deploy(pipeline, cuts="none")
+    assert tentative(None, pipeline, deployment, None) == Tentative()
+    assert tentative(None, pipeline, deployment, unbounded) == Tentative()
+    assert tentative("never", pipeline, deployment, bounded) == Tentative()
+    told: list[str] = []
+    tell_default(None, Tentative(), told.append)
+    tell_default("2s", Tentative(after_s=2.0), told.append)
+    assert told == []
+
+
+def test_the_bound_of_a_plan_is_the_default(pipeline):
+    """Whoever has not asked for it is told, and how to switch it off."""
     plan = JointPlan(algorithm="exact", feasible=True, max_recovery=2.0)
     deployment = deploy(pipeline, cuts="none")
-    assert tentative(None, pipeline, deployment, plan) == Tentative()
-    assert tentative("never", pipeline, deployment, plan) == Tentative()
+    found = tentative(None, pipeline, deployment, plan)
+    assert found == tentative("plan", pipeline, deployment, plan)
+    told: list[str] = []
+    tell_default(None, found, told.append)
+    assert "longer than 2 s" in told[0]
+    assert "--tentative-after never" in told[0]
 
 
 def test_a_time_is_taken_as_it_is(pipeline):
@@ -42,6 +60,7 @@ def test_a_time_is_taken_as_it_is(pipeline):
     assert found.predicted("out", ["right.0#0", "left.0#0"]) == 0.0
     assert found.predicted("half", ["left.0#0"]) == 1.0
     assert found.predicted("out", []) == 1.0
+    assert found.priorities == {"out": 1.0, "half": 0.25}
     with pytest.raises(BadInputError):
         tentative("soon", pipeline, deploy(pipeline, cuts="none"), None)
 

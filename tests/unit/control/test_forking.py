@@ -120,6 +120,27 @@ def test_what_is_downstream_of_a_lost_input_goes_on_in_a_fork():
     assert "left.0#0 gone for 2" in began.reason
 
 
+def test_what_serves_sinks_of_higher_priority_is_started_first():
+    """Upstream before downstream, as always."""
+    made = world(priorities={"out": 1.0, "other": 3.0})
+    kill(made, RIGHT)
+    got = made.advance(2.5)
+    started = [act[1] for act in acts(got) if act[0] == "start"]
+    assert started == ["other+1.0#0", "join+1.0#0", "out+1.0#0"]
+
+
+def test_sinks_of_priority_0_wait_for_their_input():
+    """They and what nobody else needs are in no fork, and a loss that concerns them alone is
+    none to go on without.
+    """
+    made = world(priorities={"out": 0.0})
+    kill(made, LEFT)
+    assert "fork_began" not in facts(made.advance(5.0))
+    kill(made, RIGHT)
+    assert "fork_began" in facts(made.advance(2.5))
+    assert list(live(made).units) == ["other+1.0#0"]
+
+
 def test_nothing_is_forked_before_its_time_or_for_who_is_back():
     """A recovery within the deadline leaves no trace."""
     made = world()

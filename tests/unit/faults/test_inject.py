@@ -36,6 +36,9 @@ class FakeRun:
     def kill_node(self, name):
         self.calls.append(("kill", name))
 
+    def kill_nodes(self, names):
+        self.calls.append(("together", *names))
+
     def stop_node(self, name):
         self.calls.append(("stop", name))
 
@@ -119,8 +122,8 @@ def test_a_correlated_failure_takes_several_nodes_at_once(tmp_path):
     run, again = (FakeRun(tmp_path, nodes=("n0", "n1", "n2", "n3")) for _ in range(2))
     named = Fault(at_s=0, kind="correlated", target="n3,n0")
     injector = play(run, [named, Fault(at_s=1, kind="correlated")], 2)
-    assert run.calls[:2] == [("kill", "n3"), ("kill", "n0")]
-    assert len(set(run.calls[2:])) == len(run.calls[2:]) == 2
+    assert run.calls[0] == ("together", "n3", "n0")
+    assert [len(set(call)) for call in run.calls[1:]] == [3]
     assert injector.history[0].done == "n3, n0"
     play(again, [named, Fault(at_s=1, kind="correlated")], 2)
     assert again.calls == run.calls
@@ -315,5 +318,5 @@ def test_a_node_is_found_by_the_replica_it_runs(tmp_path):
         for n, (kind, target) in enumerate(zip(kinds, targets, strict=True))
     ]
     injector = play(run, faults, 4 + PATIENCE_S)
-    assert run.calls == [("kill", "n1"), ("kill", "n0"), ("kill", "n1"), ("kill", "n0")]
+    assert run.calls == [("kill", "n1"), ("kill", "n0"), ("together", "n1", "n0")]
     assert [item.done for item in injector.history] == ["n1", "n0", "n1, n0", ""]

@@ -90,6 +90,10 @@ def one_source(p):
             lambda p: p.sink("out", one_source(Pipeline("q")), Console()),
             "out: the stream 's' belongs to the pipeline 'q'",
         ),
+        (
+            lambda p: p.sink("out", one_source(p), Console(), priority=-1),
+            "out: priority is -1; a number, 0 or greater",
+        ),
     ],
 )
 def test_a_mistake_is_named_where_it_is_made(build, message):
@@ -125,6 +129,18 @@ def test_a_pipeline_without_a_sink_is_refused():
     one_source(p)
     with pytest.raises(BadInputError, match="p: has no sink"):
         p.validate()
+
+
+def test_a_pipeline_that_nobody_needs_is_refused():
+    """At least one sink is worth something; planners see what each is worth."""
+    p = pipeline()
+    s = one_source(p)
+    p.sink("out", s, Console(), priority=0)
+    with pytest.raises(BadInputError, match="p: every sink has priority 0"):
+        p.validate()
+    p.sink("main", s, Console(), priority=2)
+    p.validate()
+    assert [query.priority for query in p.topology().queries] == [0.0, 2.0]
 
 
 def test_an_unused_stream_is_refused():

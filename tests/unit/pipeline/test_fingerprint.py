@@ -1,5 +1,6 @@
 """Fingerprints change with what an operator does and with nothing else."""
 
+import dataclasses
 import functools
 import re
 
@@ -145,3 +146,9 @@ def test_fingerprints_of_earlier_runs_still_hold():
     """An operator without code has the fingerprint it has always had, so its run can be resumed."""
     operator = PipelineOperator(name="u", kind="union", inputs=("a", "b"))
     assert fingerprint(operator) == "4699a118d2429bf1"
+
+
+def test_a_sinks_priority_is_none_of_its_code():
+    """So it can change between the starts of a run."""
+    sink = PipelineOperator(name="out", kind="sink", inputs=("a",), sink=Console())
+    assert fingerprint(sink) == fingerprint(dataclasses.replace(sink, priority=3.0))

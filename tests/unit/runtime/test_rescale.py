@@ -1,5 +1,7 @@
 """Changes that rescale: which blocks are split and merged, whoever else asks at the same time."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment
@@ -183,6 +185,14 @@ def test_what_cannot_be_scaled_is_refused():
         scalable(DEPLOYMENT, "lines")
     with pytest.raises(BadInputError, match="scalable: count"):
         scalable(DEPLOYMENT, "cuont")
+    hot = replace(
+        DEPLOYMENT,
+        segments=tuple(
+            replace(one, followers=(0,)) if one == COUNT else one for one in DEPLOYMENT.segments
+        ),
+    )
+    with pytest.raises(BadInputError, match="count: it has hot followers, and its new shards"):
+        scalable(hot, "count")
     for shards in (0, 9):
         with pytest.raises(BadInputError, match="1 to 8"):
             rescale(opened(), COUNT, shards, reason="test")

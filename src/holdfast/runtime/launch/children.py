@@ -113,11 +113,14 @@ class Child:
             if self._process.poll() is None:
                 self._process.terminate()
 
+    def strike(self) -> None:
+        """Kill the process itself, at once; what it started is swept later."""
+        if self.exit_code() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
     def kill(self) -> None:
         """Kill it and everything it started."""
-        if self.exit_code() is None:
-            # The leader first and at once; the sweep after it takes longer.
-            os.kill(self.pid, signal.SIGKILL)
+        self.strike()
         self.sweep()
 
     def sweep(self) -> None:

@@ -19,7 +19,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -28,7 +28,7 @@ from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.rundir.paths import half_written, scratch_folder, warm_folder
+from holdfast.rundir.paths import STARTING, half_written, scratch_folder, warm_folder
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
@@ -78,6 +78,27 @@ def remove_leftovers(run_dir: Path) -> None:
     open_storage(run_dir).remove_leftovers("", before=math.inf)
 
 
+@contextlib.contextmanager
+def nothing_running(run_dir: Path) -> Iterator[None]:
+    """Keep others from starting a run; raises if one is alive.
+
+    Who decides that units begin anew, or that others take their state over, looks at what there is
+    first: it must not move on meanwhile.
+    """
+    let_go = open_storage(run_dir).hold(STARTING)
+    try:
+        left = ProcessList(run_dir).leftovers()
+        if left:
+            raise BadInputError(
+                f"is in use by processes {', '.join(map(str, left))}",
+                where=str(run_dir),
+                hint="stop that run first",
+            )
+        yield
+    finally:
+        let_go()
+
+
 class LocalRun:
     """One launch of a run directory; start it once."""
 
@@ -103,24 +124,14 @@ class LocalRun:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def require_free(self) -> None:
-        """Raise if another launch of this run directory is alive."""
-        left = self._list.leftovers()
-        if left:
-            raise BadInputError(
-                f"is in use by processes {', '.join(map(str, left))}",
-                where=str(self.run_dir),
-                hint="stop that run first",
-            )
-
     def start(self) -> None:
         """Start all processes; returns at once."""
-        self.require_free()
-        write_spec(self.run_dir, self.spec)
-        self._list.clear()
-        remove_leftovers(self.run_dir)
-        self._started = True
-        self.launcher.start()
+        with nothing_running(self.run_dir):
+            write_spec(self.run_dir, self.spec)
+            self._list.clear()
+            remove_leftovers(self.run_dir)
+            self._started = True
+            self.launcher.start()
 
     def status(self) -> RunView:
         """The coordinator's view; raises ConnectionLostError while there is none."""
@@ -156,6 +167,14 @@ class LocalRun:
     def kill_node(self, name: str) -> None:
         """SIGKILL to a node and all its children, without telling anyone."""
         self._child(name).kill()
+
+    def kill_nodes(self, names: Iterable[str]) -> None:
+        """The same for several in one instant: none outlives another by the time a sweep takes."""
+        children = [self._child(name) for name in names]
+        for child in children:
+            child.strike()
+        for child in children:
+            child.kill()
 
     def stop_node(self, name: str) -> None:
         """SIGSTOP: the node hangs."""

@@ -108,6 +108,12 @@ MUTANTS = (
     ),
     Mutant(rule="every parent turns", protocol=rules.OneParentTurns, changes=SPLITS, seed=100_001),
     Mutant(
+        rule="a unit turns once",
+        protocol=rules.TurnsAgain,
+        changes={**SPLITS, "gap_faults": 0.3, "coordinators": 4, "sleeps": (200, 800)},
+        seed=100_027,
+    ),
+    Mutant(
         rule="a change that lost its number is dropped",
         protocol=rules.LoserGoesOn,
         changes={**SPLITS, "restless": 1.0},
@@ -360,6 +366,13 @@ MUTANTS = (
         restarts=True,
         changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
         seed=200_001,
+    ),
+    Mutant(
+        rule="whose state others take over stands still meanwhile",
+        broken="at-rest",
+        restarts=True,
+        changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
+        seed=200_061,
     ),
 )
 

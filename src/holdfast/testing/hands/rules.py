@@ -166,6 +166,22 @@ class OneParentTurns(Floors):
         yield from super().place_turns(replace(change, parents=change.parents[:1]))
 
 
+class TurnsAgain(Floors):
+    """Who looked for a turn and slept does not see that the unit has turned and gone on since."""
+
+    def _turned(self, parent: str, change: Change) -> Steps[bool]:
+        steps = super()._turned(parent, change)
+        answer: Any = None
+        while True:
+            try:
+                operation = steps.send(answer)
+            except StopIteration as done:
+                return bool(done.value)
+            answer = yield operation
+            if isinstance(answer, Range):
+                answer = replace(answer, turn=None)
+
+
 class HeirsAreForgotten(Floors):
     """A cut seals the logs of its base, not those that a run on record may bring."""
 

@@ -1,7 +1,8 @@
 """Whoever starts a run: carries out what was decided before, and may have it begin anew in part.
 
 While a world is restarted nobody trims and nobody leads. Units may sleep through it, or go on, if
-what they make is begun anew.
+what they make is begun anew. Where others take over what they have made, none of them runs until
+that is carried out: what it published would have to be run again, and a commit could be gone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Starts(Schedule):
     def __init__(self, seed: int, **options: Any) -> None:
         super().__init__(seed, **options)
         self.restarts_left = self.scenario.restarts
+        self.at_rest: set[str] = set()
+        """Units that nobody may start: a starter looks at their state, and others go on from it."""
         self._restart_at = self._next_restart(0)
 
     def _next_restart(self, first: int) -> int:
@@ -48,14 +51,15 @@ class Starts(Schedule):
             if process.name.startswith(STARTER):
                 return
         anew = self.rng.random() < self.scenario.anew
+        at_rest = not anew and self.broken != "at-rest"
         for process in list(self.processes):
-            # Whose state others take over must not go on: it drops the commit they were told of.
-            if process.unit and anew and self.rng.random() < self.scenario.survivors:
+            if process.unit and not at_rest and self.rng.random() < self.scenario.survivors:
                 process.given_up = True
                 continue
             self.end(process)
             process.steps.close()
         self.count["restart"] += 1
+        self.at_rest = set(self.units) if at_rest else set()
         self.start(
             Running(
                 f"{STARTER}0",
@@ -76,6 +80,7 @@ class Starts(Schedule):
             yield Local(hurts=True)
             if asked:
                 yield from self._begin_anew(protocol, asked)
+        self.at_rest.clear()
         self.launch()
 
     def _begin_anew(self, protocol: Floors, asked: Sequence[Change]) -> Process:

@@ -243,7 +243,7 @@ class World(Starts):
                     self.sealed.add(unit)
                 case Slice(unit=unit, number=0) if self._is_void(unit):
                     raise Violation(f"{unit}: it publishes and was never born")
-                case Closing(stream="k"):
+                case Closing(stream="k") if self._goes_on(result):
                     self.results.close(result)
                 case Slice(unit=unit, skip=skip, number=number, upto=upto) if skip:
                     # What is published decides which rows are left out, whoever lives to see it.
@@ -256,6 +256,15 @@ class World(Starts):
             if owner in self.sealed and not self.sealed_on_record(owner):
                 self.sealed.discard(owner)
         return result
+
+    def _goes_on(self, closing: Closing) -> bool:
+        """Whether a stream is carried on after a closing, and not begun anew.
+
+        If it is begun anew, a sink of the old life that looked before it was sealed may still
+        deliver what it has read; what was left out of that is left out in that life.
+        """
+        change: Change = self.memory.folders[changes(closing.stream)][closing.next]
+        return change.start is None
 
     def _is_void(self, unit: str) -> bool:
         """Whether the records on which a unit's birth rests are missing."""
@@ -308,7 +317,7 @@ class World(Starts):
         return [
             (unit, replica)
             for unit, child in self.units.items()
-            if unit not in self.sealed
+            if unit not in self.sealed and unit not in self.at_rest
             for replica in range(self.scenario.replicas[child.segment])
             if (unit, replica) not in running
         ]

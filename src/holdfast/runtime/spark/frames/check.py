@@ -28,7 +28,7 @@ from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.tables import WithTables
-from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us
+from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us, mark_windows
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
@@ -122,7 +122,8 @@ def _check(
         _check_window_time(pipeline, operator, result)
     if operator.kind == "join":
         _check_join_time(pipeline, operator, result)
-    return result.schema
+    windows = plan.stateful and all(step.windows for step in plan.stateful)
+    return mark_windows(result.schema) if windows else result.schema
 
 
 def _other_paths(operator: PipelineOperator) -> list[PipelineOperator]:

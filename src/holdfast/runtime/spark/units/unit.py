@@ -424,6 +424,7 @@ class SparkUnit:
             before.watermark_us,
             record.watermark_us,
             stateful=context.segment.stateful,
+            windows=all(item.windows for item in self._spec.inputs),
             lag_us=self._lag_us,
         )
         return context.publish(
