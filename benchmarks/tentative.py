@@ -1,8 +1,9 @@
 """A correlated failure: time to the first tentative result against complete recovery, in one run.
 
-Two of three sources are on nodes of their own, which are killed in the same instant. Nobody can
-take their places until new nodes have come up from nothing. Results go on in a fork with what the
-third source gives. Seconds since the kill:
+Three lanes, each a source and a query with state, feed one sum (`_lanes_app`). Two lanes are on
+nodes of their own, which are killed in the same instant, as when a rack fails. There are no spares:
+nobody can take their places until new nodes have come up from nothing. Results go on in a fork with
+what the third lane gives. Seconds since the kill:
 
     tentative   a row that lacks the lost input is in a sink
     complete    every unit that failed has caught up, and exact results have gone on
@@ -11,7 +12,10 @@ third source gives. Seconds since the kill:
 A unit may fail again while it comes back, for instance when the machine is busy: then its last
 recovery counts.
 
-    python -m benchmarks.tentative [--runs 5] [--after 0.2s]
+The lanes are left out at once, as with a plan that knows their recovery to take longer than its
+bound; with `--after 2s` only when they have been gone for so long.
+
+    python -m benchmarks.tentative [--runs 5]
 """
 
 from __future__ import annotations
@@ -25,12 +29,12 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
-
-import pyarrow.parquet as pq
 
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.status import RunView
+from holdfast.deployment import UnitId
 from holdfast.health.policy import Policy, Tentative
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.claims import claims
@@ -41,9 +45,10 @@ from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.spark.start.archive import ensure_archive
 from holdfast.verify.check import verify
 
-APP = "tests/spark/tentative_app.py:three"
-LOST = ("left.0#0", "middle.0#0")
-BESIDE = ("right", "double", "total", "rows", "totals", "calls")
+APP = "benchmarks/_lanes_app.py"
+LOST = ("left", "left-once"), ("middle", "middle-once")
+KEPT = ("right", "right-once", "total", "totals")
+BOUND_S = 2.0
 DEADLINE_S = 240.0
 PAUSE_S = 0.02
 
@@ -55,9 +60,6 @@ class Loss:
     began: float
     """The fork, by the coordinator's clock."""
     tentative: float
-    """The first tentative row in any sink."""
-    totals: float
-    """The first one behind the aggregate."""
     complete: float
     all_exact: float
     exact: bool
@@ -70,7 +72,7 @@ class Loss:
         return self.complete / self.tentative
 
 
-def one_run(folder: Path, after_s: float) -> Loss:
+def one_run(folder: Path, after_s: float | None = None) -> Loss:
     """Kill, go on without, come back."""
     pipeline = load_pipeline(APP)
     spec = RunSpec(
@@ -79,9 +81,11 @@ def one_run(folder: Path, after_s: float) -> Loss:
         deployment=deploy(pipeline, cuts="none"),
         policy=Policy(
             workers=3,
-            max_units_per_node=len(BESIDE),
-            together=(tuple(f"{name}.0#0" for name in BESIDE),),
-            tentative=Tentative(after_s=after_s),
+            max_units_per_node=len(KEPT),
+            together=tuple(tuple(map(_unit, names)) for names in (KEPT, *LOST)),
+            tentative=Tentative(after_s=BOUND_S, at_once=tuple(chain.from_iterable(LOST)))
+            if after_s is None
+            else Tentative(after_s=after_s),
         ),
         options={"keep_input": True},
     )
@@ -92,7 +96,7 @@ def one_run(folder: Path, after_s: float) -> Loss:
         run.wait_for(all_running, DEADLINE_S, "the start")
         # Warm: a node that has just begun compiles what it runs.
         stood = run.wait_for(lambda view: _epoch(view, "totals.0#0") >= 40, DEADLINE_S, "results")
-        victims = {str(unit.node) for unit in stood.units if unit.unit in LOST}
+        victims = {str(unit.node) for unit in stood.units if unit.unit in _lost()}
         killed, at = time.monotonic(), time.time()
         run.kill_nodes(victims)
         times = _watch(run, killed, _epoch(stood, "totals.0#0"))
@@ -102,8 +106,7 @@ def one_run(folder: Path, after_s: float) -> Loss:
     verdict = verify(run.run_dir, claims(pipeline))
     return Loss(
         began=fork.began_at - at,
-        tentative=min(times["rows"], times["totals"]),
-        totals=times["totals"],
+        tentative=times["tentative"],
         complete=times["complete"],
         all_exact=times["all exact"],
         exact=verdict.ok,
@@ -113,18 +116,16 @@ def one_run(folder: Path, after_s: float) -> Loss:
 
 def _watch(run: LocalRun, killed: float, stood_at: int) -> dict[str, float]:
     """When each of the things that are waited for was first seen."""
-    out = run.run_dir / "out"
     times: dict[str, float] = {}
     pause = threading.Event()
-    awaited = ("rows", "totals", "complete", "all exact")
+    awaited = ("tentative", "complete", "all exact")
     while len(times) < len(awaited):
         now = time.monotonic() - killed
         if now > DEADLINE_S:
             raise TimeoutError(f"after {DEADLINE_S:g} s only {', '.join(times) or 'nothing'}")
         view = run.status()
         seen = {
-            "rows": "rows" in times or _lacking_files(out / "rows/_tentative"),
-            "totals": "totals" in times or _lacking_rows(out / "totals.db"),
+            "tentative": "tentative" in times or _lacking(run.run_dir / "out/totals.db"),
             "complete": _recovered(view) and _epoch(view, "totals.0#0") > stood_at + 2,
             "all exact": bool(view.forks) and all_running(view),
         }
@@ -138,27 +139,23 @@ def _watch(run: LocalRun, killed: float, stood_at: int) -> dict[str, float]:
 def _recovered(view: RunView) -> bool:
     """Whether the last recovery of every lost unit is over, and the unit has caught up."""
     last = {item.unit: item.outcome for item in sorted(view.recoveries, key=lambda one: one.id)}
-    return all(last.get(unit) == "caught up" for unit in LOST)
+    return all(last.get(unit) == "caught up" for unit in _lost())
+
+
+def _lost() -> list[str]:
+    return [_unit(name) for names in LOST for name in names]
+
+
+def _unit(segment: str) -> str:
+    return str(UnitId(segment=segment))
 
 
 def _epoch(view: RunView, name: str) -> int:
     return next((unit.epoch or -1 for unit in view.units if unit.unit == name), -1)
 
 
-def _lacking_files(folder: Path) -> bool:
-    """Whether a file holds a row that was made without the lost input."""
-    for path in sorted(folder.glob("*.parquet")) if folder.is_dir() else ():
-        try:
-            missing = pq.read_table(path, columns=["_missing"])["_missing"]
-        except FileNotFoundError:  # superseded meanwhile
-            continue
-        if any(missing.to_pylist()):
-            return True
-    return False
-
-
-def _lacking_rows(path: Path) -> bool:
-    """The same of a table."""
+def _lacking(path: Path) -> bool:
+    """Whether a row was delivered that was made without the lost input."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as base:
         known = base.execute("SELECT 1 FROM sqlite_master WHERE name = 'totals_tentative'")
         if known.fetchone() is None:
@@ -171,19 +168,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="1 run")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--after", default="0.2s", help="how long an input may be gone")
+    parser.add_argument("--after", help="how long an input may be gone")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     end_on_terminate()
     ensure_archive()
-    print(f"{'began':>8}{'tentative':>11}{'totals':>9}{'complete':>10}{'all exact':>11}{'':>9}")
+    print(f"{'began':>8}{'tentative':>11}{'complete':>10}{'all exact':>11}{'':>9}")
     found: list[Loss] = []
     for _ in range(1 if args.quick else args.runs):
         with scratch() as folder:
-            one = one_run(folder, parse_time(args.after))
+            one = one_run(folder, parse_time(args.after) if args.after else None)
         found.append(one)
         print(
-            f"{one.began:8.2f}{one.tentative:11.2f}{one.totals:9.2f}{one.complete:10.2f}"
+            f"{one.began:8.2f}{one.tentative:11.2f}{one.complete:10.2f}"
             f"{one.all_exact:11.2f}{one.sooner:8.1f}x  {'exact' if one.exact else 'NOT EXACT'}",
             flush=True,
         )

@@ -8,7 +8,9 @@ earlier ones come from `git archive` into a temporary folder. Each is run in one
 cut and cut everywhere. Medians and their ratio are printed; a ratio above 1 means that this version
 needs more. A start that fails is said and left out, and the exit code is 1.
 
-    total      kill to caught up, seconds, of a word count with one warm spare
+    detected   kill until it is known, seconds, of a word count with one warm spare
+    restored   from then until the last unit runs, seconds
+    total      kill to caught up, seconds
     fresh      kill to the first result of input that came after it, seconds
     cpu        processor time per input row at saturation, microseconds
     saturated  time per input row at saturation, microseconds
@@ -29,11 +31,26 @@ from typing import Any
 
 HERE = Path(__file__).parents[1]
 RECOVERY = """
-import json, sys
+import json, random, sys, time
 from benchmarks import recovery
+from benchmarks._stream_common import Feed, HoldfastCount, scratch
 recovery.ensure_archive()
-rows = recovery.holdfast(1000.0, int(float(sys.argv[1])), json.loads(sys.argv[2]))
-found = [{"total s": row["total_s"], "fresh s": row["fresh_s"]} for row in rows]
+moments = random.Random(0)
+names = {"detect_s": "detected", "restore_s": "restored", "total_s": "total", "fresh_s": "fresh"}
+found = []
+with scratch() as root:
+    feed = Feed(root, rows_per_s=1000.0)
+    with HoldfastCount(root, feed, cuts=json.loads(sys.argv[2]), spares=1) as system:
+        feed.start()
+        try:
+            for _ in range(int(float(sys.argv[1]))):
+                recovery._steady(system, system.wait_ready(spares=1))
+                # Steadiness is seen when a batch has passed: one moment of it would be all.
+                time.sleep(moments.random())
+                row = recovery._kill_node(system, feed)
+                found.append({f"{name} s": row[phase] for phase, name in names.items()})
+        finally:
+            feed.close()
 print("RESULT " + json.dumps(found))
 """
 OVERHEAD = """

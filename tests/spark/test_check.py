@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType, StructType
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, Files, Parquet, Pipeline, Rate, Sqlite, load_pipeline
 from holdfast.runtime.spark.frames.check import check_pipeline, empty_stream
-from holdfast.runtime.spark.frames.plans import join_lag_us
+from holdfast.runtime.spark.frames.plans import closes_by_windows, join_lag_us
 from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -345,6 +345,24 @@ def test_how_old_the_rows_of_a_join_may_be(spark, condition, column, lag_s):
         assert lag_us is None
     else:
         assert 0 <= lag_us - lag_s * 1_000_000 <= 1_000
+
+
+@pytest.mark.parametrize(
+    ("function", "by_windows"),
+    [
+        (windowed, True),
+        (lambda frame: frame.groupBy(sf.window("ts", "6 seconds", "2 seconds")).count(), True),
+        (lambda frame: frame.groupBy("ts", "key").count(), False),
+        (lambda frame: frame.groupBy(sf.col("ts").alias("at"), "key").count(), False),
+        (lambda frame: frame.groupBy(sf.session_window("ts", "3 seconds"), "key").count(), False),
+    ],
+    ids=["tumbling", "sliding", "raw", "renamed", "session"],
+)
+def test_what_time_closes_by_windows_alone_is_known(spark, function, by_windows):
+    """Only there may Spark's watermark be the recorded one: else it drops rows that are as old."""
+    found = check_pipeline(pipeline(lambda stream: stream.aggregate("a", function)), spark)
+    assert closes_by_windows(found.require()["a"]) is by_windows
+    assert not closes_by_windows(found.schemas["s"])
 
 
 def test_a_window_behind_a_join_that_keeps_rows_for_ever_is_refused(spark):

@@ -4,6 +4,7 @@ import pytest
 
 from holdfast.faults.campaign import Campaign, Outcome, run_campaign
 from holdfast.faults.schedule import Fault, Schedule, draw_schedule
+from holdfast.health.policy import Tentative
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.replicas import with_followers
 from holdfast.plan import FtcPlan
@@ -34,13 +35,15 @@ FATES = {
 }
 
 
-def play(tmp_path, name, schedule, **options) -> Outcome:
-    app = f"examples/{name}.py"
+def play(
+    tmp_path, name, schedule, *, app="examples/{}.py", replicate=("all",), **options
+) -> Outcome:
+    app = app.format(name)
     pipeline = load_pipeline(app)
     campaign = Campaign(
         app=app,
         pipeline=pipeline,
-        deployment=with_followers(pipeline, deploy(pipeline), ["all"]),
+        deployment=with_followers(pipeline, deploy(pipeline), replicate),
         schedule=schedule,
         # One in each failure domain: a lost replica comes back before the next fault.
         spares=2,
@@ -62,6 +65,22 @@ def test_a_schedule_with_followers_ends_verified(tmp_path, monkeypatch, name, se
     monkeypatch.setenv(VARIABLE, "python" if seed % 4 == 3 else "native")
     schedule = draw_schedule(seed, faults=3, detection_s=3.0, kinds=KINDS)
     play(tmp_path, name, schedule, trim=seed % 4 == 0)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(16))
+def test_a_schedule_with_a_follower_and_forks_ends_verified(tmp_path, seed):
+    """The sum has a follower, the two sources and the sinks have none: what loses a source goes on
+    without it, and in the end every sink holds the exact rows and no tentative one.
+    """
+    play(
+        tmp_path,
+        "tentative_app",
+        draw_schedule(seed, faults=3, detection_s=3.0, kinds=KINDS),
+        app="tests/spark/{}.py",
+        replicate=("total",),
+        tentative=Tentative(after_s=0.3),
+    )
 
 
 @pytest.mark.full

@@ -308,6 +308,36 @@ def test_a_window_where_sources_meet_and_behind_that_are_the_same(spark, tmp_pat
     check_windows(tmp_path)
 
 
+def on_the_grid(epoch, seed):
+    """A row a second, so that watermarks are the ends of windows."""
+    return [(START + dt.timedelta(seconds=epoch), "a", epoch)]
+
+
+def test_a_window_closes_at_the_watermark_that_is_its_end(spark, tmp_path):
+    """The batch after the one that says so gives it out, and no later one."""
+    p = Pipeline("grid", event_time=("ts", f"{DELAY_S} seconds"), epoch="0.25s")
+    rows = p.source("rows", Generator(on_the_grid, SCHEMA))
+    p.sink("windows", rows.aggregate("window", per_window), Parquet("windows"))
+    done = partial(closed, sink="windows", column="ts")
+    run(spark, p, tmp_path, done, single=True)
+    log = SliceLog(tmp_path)
+    ends = [log.range("window.0#0", number) for number in range(200)]  # the oldest are trimmed
+    start_us = round(START.timestamp() * 1e6)
+    windows = {
+        item.number: max(0, (item.watermark_us - start_us) // (WINDOW_S * 1_000_000))
+        for item in ends
+        if item is not None and item.watermark_us is not None
+    }
+    seen = []
+    for number, ended in windows.items():
+        found = log.slice("window.0#0", number + 2)
+        if found is not None and number + 1 in windows:
+            assert found.rows == windows[number + 1] - ended, f"batch {number + 2}"
+            seen.append(found.rows)
+    assert 0 in seen
+    assert 1 in seen
+
+
 def joined():
     p = Pipeline("joined", event_time=("ts", f"{DELAY_S} seconds"), epoch="0.25s")
     slow, fast = (

@@ -37,7 +37,7 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
         announce=lambda put: announce(local.run_dir, put),
         tell=note,
     )
-    looking = AutoscaleThread(rescaler, lambda: _status(local))
+    looking = AutoscaleThread(rescaler, lambda: _status(local), tell=note)
     looking.start()
     try:
         yield

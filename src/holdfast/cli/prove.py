@@ -19,6 +19,7 @@ from holdfast.cli.deployment import (
     plan_together,
     require_apart,
 )
+from holdfast.cli.tentative import NEVER, tentative
 from holdfast.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ def prove(
         typer.Option("--spares", "-s", min=0, help="Warm spare nodes; default: the plan's, or 1."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of when faults strike.")] = 0,
+    tentative_after: Annotated[
+        str | None,
+        typer.Option(
+            help="Let results go on without an input that is gone for so long, and measure them; "
+            "as for run, but by default never."
+        ),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write an HTML page with plots.")] = None,
     run_dir: Annotated[
         Path | None, typer.Option("--run-dir", "-d", help="A new one; default: a temporary one.")
@@ -88,6 +96,7 @@ def prove(
         max_recovery=None
         if max_recovery is None
         else parse_time(max_recovery, where="--max-recovery"),
+        tentative=tentative(tentative_after or NEVER, pipeline, deployment, planned),
     )
     require_apart(deployment, nodes=count, domains=proving.domains)
     where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-prove-{pipeline.name}-"))
@@ -191,6 +200,7 @@ def show_proof(console: Console, proof: Proof) -> None:
     """Predicted against measured, as a table and a plot, and the verdict."""
     from holdfast.prove.judge import as_planned
     from holdfast.prove.report import bound_rule
+    from holdfast.prove.tentative import words as fork_words
 
     if proof.note:
         console.print(f"[{'red' if proof.gave_way else 'yellow'}]{proof.note}[/]")
@@ -209,6 +219,8 @@ def show_proof(console: Console, proof: Proof) -> None:
     console.print(f"[dim]{bound_rule(proof.comparisons)}[/]")
     if proof.failovers is not None:
         console.print(proof.failovers.words())
+    if proof.forks:
+        console.print(fork_words(proof.forks))
     if proof.verdict is None:
         console.print("results [yellow]not checked[/]: the pipeline has no expected computation")
     elif proof.verdict.ok:

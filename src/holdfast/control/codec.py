@@ -6,7 +6,6 @@ to fall out of step. Unit ids are written as `count.0#0`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
@@ -87,11 +86,6 @@ def message_from_json(data: Mapping[str, Any]) -> NodeMessage:
 def message_from_line(data: bytes) -> NodeMessage:
     """The same from a line as it came, read without a Python object in between."""
     return _MESSAGE.validate_json(data)
-
-
-def line(data: Mapping[str, Any]) -> bytes:
-    """One line of JSON, without a newline inside."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _as_object(data: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from holdfast.plan import Plan
 from holdfast.prove.aim import Aim
 from holdfast.prove.failover import Failovers
 from holdfast.prove.judge import Comparison, Normal, Recovered, bound_kept, complete_again
+from holdfast.prove.tentative import Fork
 from holdfast.runtime.launch.run import StopReport
 from holdfast.verify.check import Verdict
 
@@ -84,6 +85,8 @@ class Proof:
     """Why it ended early; empty if it did not."""
     gave_way: bool = False
     """It ended early because the run did not come up, or did not recover."""
+    forks: tuple[Fork, ...] = ()
+    """What went on without an input meanwhile, and how near it came."""
 
     @property
     def kept(self) -> bool:
@@ -127,6 +130,7 @@ class Proof:
             "gave_way": self.gave_way,
             "segments": [item.to_json() for item in self.comparisons],
             "failovers": None if self.failovers is None else self.failovers.to_json(),
+            "tentative": [fork.to_json() for fork in self.forks],
             "results": self.results.to_json(),
             "normal_lag": {
                 unit: {"median": item.median, "p95": item.p95, "slices": item.slices}

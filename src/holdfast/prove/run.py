@@ -22,7 +22,7 @@ from holdfast.control.status import RunView, UnitView
 from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.campaign import START_S, wait_delivered
 from holdfast.health.budget import RestartBudget
-from holdfast.health.policy import Policy
+from holdfast.health.policy import Policy, Tentative
 from holdfast.pipeline import Pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.plan import Plan
@@ -40,6 +40,7 @@ from holdfast.prove.judge import (
     promises,
 )
 from holdfast.prove.result import Audience, Proof, Struck
+from holdfast.prove.tentative import Fork, ForkWatch
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running
@@ -80,6 +81,8 @@ class Proving:
     """How long one recovery may take, and then the warming of a spare."""
     calm_slices: int = 6
     """Slices per unit that tell what its normal lag is, before the first fault."""
+    tentative: Tentative = field(default_factory=Tentative)
+    """When results go on without an input that is gone."""
 
 
 class SliceWatch:
@@ -120,6 +123,7 @@ class _Record:
     struck: list[Struck] = field(default_factory=list)
     recoveries: list[Recovered] = field(default_factory=list)
     normal: dict[str, Normal] = field(default_factory=dict)
+    forks: tuple[Fork, ...] = ()
     note: str = ""
     gave_way: bool = False
 
@@ -136,6 +140,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
         policy=Policy(
             workers=proving.nodes,
             together=proving.together,
+            tentative=proving.tentative,
             crashes=RestartBudget(limit=proving.faults + 20, window_s=300.0, delay_s=0.0),
         ),
         options={"keep_input": True},
@@ -170,6 +175,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
         recoveries=tuple(record.recoveries),
         comparisons=compare(promised, record.recoveries),
         normal=record.normal,
+        forks=record.forks,
         stop=stopped,
         verdict=verdict,
         note=record.note,
@@ -188,6 +194,7 @@ class _Prover:
         self._record = record
         self._audience = audience
         self._watch = SliceWatch(run.run_dir, proving.deployment)
+        self._forks = ForkWatch(run.run_dir, proving.deployment)
         self._paces: dict[str, Pace] = {}
         self._calm: dict[str, list[SeenSlice]] = {}
         self._calm_since = float("inf")
@@ -367,6 +374,12 @@ class _Prover:
             found.append(replace(own, complete=complete))
         return found
 
+    def _watch_forks(self, view: RunView) -> None:
+        if self._proving.tentative.after_s is not None and self._record.struck:
+            last = self._record.struck[-1]
+            self._forks.poll(view.forks, last.number, last.killed_at)
+            self._record.forks = self._forks.found()
+
     def _wait(self, condition: Callable[[RunView], bool], deadline_s: float, what: str) -> RunView:
         """Like `LocalRun.wait_for`, reading the log all the while; asks seldom, to take no CPU."""
         end = time.monotonic() + deadline_s
@@ -374,6 +387,7 @@ class _Prover:
             with contextlib.suppress(ConnectionLostError):
                 view = self._run.status()
                 self._watch.poll()
+                self._watch_forks(view)
                 held = [unit.unit for unit in view.units if unit.phase == "held"]
                 if held:
                     raise DeadlineError(f"{held[0]} has failed too often; see `holdfast logs`")

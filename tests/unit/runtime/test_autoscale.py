@@ -1,5 +1,6 @@
 """The autoscaler of a run: what it reads of records and of the status, and what it puts."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from holdfast.control.elastic.load import Rescale
 from holdfast.control.elastic.predict import PredictPolicy
 from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
-from holdfast.runtime.autoscale import Rescaler
+from holdfast.runtime.autoscale import AutoscaleThread, Rescaler
 from holdfast.runtime.rescale import shape_of
 from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
@@ -119,3 +120,22 @@ def test_a_unit_that_is_not_heard_of_leaves_the_shape_alone():
         clock.at = 5.0 * at
         assert rescaler.look(SimpleNamespace(units=[])) == []
     assert told == []
+
+
+def test_a_look_that_fails_is_told_once_and_is_not_the_last():
+    """A fault of the autoscaler's own neither ends it nor passes in silence."""
+    told, looks, again = [], [], threading.Event()
+
+    def look(view):
+        looks.append(view)
+        if len(looks) <= 3:
+            raise KeyError("count")
+        again.set()
+
+    thread = AutoscaleThread(
+        SimpleNamespace(look=look), lambda: "the run", tell=told.append, every_s=0.001
+    )
+    thread.start()
+    assert again.wait(30)
+    thread.stop()
+    assert told == ["autoscaling failed, shards stay as they are: KeyError: 'count'"]

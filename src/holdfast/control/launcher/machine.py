@@ -30,7 +30,7 @@ from holdfast.control.election import DEPOSED
 from holdfast.control.launcher import commands as c
 from holdfast.control.launcher import events as e
 from holdfast.control.launcher.settings import LaunchSettings
-from holdfast.control.view import summary
+from holdfast.control.status import summary
 from holdfast.errors import HoldfastError
 from holdfast.rundir.spec import BAD_INPUT
 

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from holdfast.control import codec
+from holdfast.control.shell.lines import to_line
 from holdfast.errors import HoldfastError
 from holdfast.rundir.endpoint import Endpoint
 
@@ -61,7 +61,7 @@ class LineSocket:
     def send(self, message: Mapping[str, Any]) -> None:
         try:
             with self._sending:
-                self._socket.sendall(codec.line(message) + b"\n")
+                self._socket.sendall(to_line(message) + b"\n")
         except OSError as error:
             raise ConnectionLostError(f"connection lost: {error}") from None
 

@@ -9,7 +9,7 @@ from tests.unit.runtime.log.logs import X
 
 from holdfast.runtime.log.batching import Batching, roundest
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.watermarks import output_watermark
+from holdfast.runtime.log.watermarks import output_watermark, spark_watermark
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.records import Change, Child, Slice, unit_name
 from holdfast.streams.steps import Put, changes
@@ -129,6 +129,14 @@ def test_a_stateful_segments_watermark_lags_one_batch():
     assert output_watermark(10, 20, stateful=False) == 20
     assert output_watermark(10, 20, stateful=True, lag_us=1) == -1
     assert output_watermark(None, 10, stateful=True) is None
+
+
+def test_windows_alone_close_at_the_watermark_itself():
+    """A window that ends where nothing older comes any more is complete; other state is not."""
+    assert spark_watermark(5000, windows=True) == 5000
+    assert spark_watermark(5000) == 4999
+    assert output_watermark(5000, 9000, stateful=True, windows=True) == 5000
+    assert output_watermark(5999, 9000, stateful=True, windows=True) == 5000
 
 
 @pytest.mark.parametrize(("known", "promised"), [(5001, 5000), (5000, 4000), (5999, 5000)])

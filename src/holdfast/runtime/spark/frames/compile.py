@@ -17,7 +17,7 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Pipeline, PipelineOperator
 from holdfast.pipeline.paths import paths_of
-from holdfast.runtime.spark.frames.plans import WATERMARK, join_lag_us
+from holdfast.runtime.spark.frames.plans import WATERMARK, closes_by_windows, join_lag_us
 from holdfast.runtime.spark.io.publish import hashable
 from holdfast.runtime.spark.io.reader import MARK, TICK, InputSpec, ReaderSpec, task
 
@@ -41,6 +41,8 @@ def input_specs(
 ) -> tuple[InputSpec, ...]:
     """How a segment reads each of its boundaries."""
     specs = []
+    keeping = [name for name in segment.operators if pipeline.operator(name).keeps_state]
+    windows = all(closes_by_windows(schemas[name]) for name in keeping)
     delay_s = pipeline.event_time.delay_s if pipeline.event_time else 0.0
     for name in segment.inputs:
         schema = schemas[deployment.boundary(name).operator]
@@ -51,6 +53,7 @@ def input_specs(
                 schema=schema.json(),
                 event_column=event_column(pipeline, schema),
                 ticks=segment.stateful,
+                windows=windows,
                 delay_us=round(delay_s * 1e6),
             )
         )

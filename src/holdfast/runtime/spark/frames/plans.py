@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
 _CLOCKS = {
     "CurrentTimestamp": "current_timestamp",
@@ -62,6 +63,10 @@ _SAMPLE_MS = 10**12
 """A watermark to ask Spark with what it would make of it: any would do."""
 WATERMARK = "spark.watermarkDelayMs"
 """Spark's mark of an event-time column, with the delay in milliseconds."""
+_WINDOW = "spark.timeWindow"
+"""Spark's mark of a column of windows; those of sessions have another."""
+_BY_WINDOWS = "holdfast.byWindows"
+"""Our mark on the first column of what an operator gives out that time closes by windows alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +79,8 @@ class StatefulStep:
     """Columns, by index of the input, that rows in one group share, unchanged from the input."""
     one_epoch: bool
     """Its result depends on how the input is cut into batches."""
+    windows: bool
+    """Time closes its state by the ends of windows alone, or not at all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +140,18 @@ def examine(result: DataFrame, inputs: list[DataFrame], tables: Sequence[DataFra
         outside=tuple(dict.fromkeys(_outside(nodes, names, tables))),
         java=java,
     )
+
+
+def mark_windows(schema: StructType) -> StructType:
+    """The schema of an operator whose state time closes by the ends of windows alone."""
+    first, *others = schema.fields
+    mark = {**(first.metadata or {}), _BY_WINDOWS: True}
+    return StructType([StructField(first.name, first.dataType, first.nullable, mark), *others])
+
+
+def closes_by_windows(schema: StructType) -> bool:
+    """Whether an operator's schema says so."""
+    return bool((schema.fields[0].metadata or {}).get(_BY_WINDOWS)) if schema.fields else False
 
 
 def join_lag_us(result: DataFrame, column: str) -> int | None:
@@ -266,7 +285,18 @@ def _step(node: Any, name: str, origin: dict[int, tuple[int, str]]) -> StatefulS
         what=_STATEFUL[name],
         grouped_by=frozenset(found),
         one_epoch=name in _BY_BATCH or _keeps_the_first(node, name),
+        windows=name == "Aggregate" and _closes_by_windows(node),
     )
+
+
+def _closes_by_windows(aggregate: Any) -> bool:
+    """Whether every time that an aggregation groups by is a window."""
+    marks = [
+        item.metadata()
+        for item in _items(aggregate.groupingExpressions())
+        if item.getClass().getSimpleName() in ("AttributeReference", "Alias")
+    ]
+    return all(mark.contains(_WINDOW) for mark in marks if mark.contains(WATERMARK))
 
 
 def _keeps_the_first(node: Any, name: str) -> bool:

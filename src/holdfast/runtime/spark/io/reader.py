@@ -67,6 +67,8 @@ class InputSpec:
     event_column: str | None = None
     ticks: bool = True
     """Whether ticks are injected, where there is an event time: only state heeds a watermark."""
+    windows: bool = False
+    """Whether state is closed by the ends of windows alone."""
     delay_us: int = 0
     """The pipeline's allowed lateness: how long deduplication within a watermark remembers."""
 
@@ -194,7 +196,7 @@ class LogReader:
                     # Skipped rows are counted over all of the input, so one task reads all of it.
                     groups=self._shares(1 if skipped else self.spec.partitions),
                     skipped=skipped,
-                    tick_us=None if known is None else spark_watermark(known),
+                    tick_us=None if known is None else spark_watermark(known, windows=item.windows),
                 )
             )
         return tuple(planned)
