@@ -50,7 +50,7 @@ def test_shards_and_nodes_follow_the_load(tmp_path):
         tell=told.append,
         fleet=run,
     )
-    looking = AutoscaleThread(rescaler, run.status, every_s=2.0)
+    looking = AutoscaleThread(rescaler, run.status, tell=told.append, every_s=2.0)
     most = nodes = 0
     looking.start()
     try:

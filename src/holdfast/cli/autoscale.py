@@ -41,7 +41,7 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
     )
     for segment in deployment.segments:
         announce(records, under_way(records, segment.name))
-    looking = AutoscaleThread(rescaler, lambda: _status(local))
+    looking = AutoscaleThread(rescaler, lambda: _status(local), tell=note)
     looking.start()
     try:
         yield

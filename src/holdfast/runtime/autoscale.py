@@ -249,12 +249,24 @@ def _loads(view: RunView) -> list[NodeLoad]:
 
 
 class AutoscaleThread:
-    """Looks again and again until it is stopped."""
+    """Looks again and again until it is stopped, whatever a look comes to."""
 
     def __init__(
-        self, rescaler: Rescaler, status: Callable[[], RunView | None], every_s: float = EVERY_S
+        self,
+        rescaler: Rescaler,
+        status: Callable[[], RunView | None],
+        *,
+        tell: Callable[[str], None],
+        every_s: float = EVERY_S,
     ) -> None:
+        """Args:
+        rescaler: decides and acts.
+        status: the run as it is; None: not to be had now.
+        tell: says a line to people.
+        every_s: between two looks.
+        """
         self._rescaler, self._status, self._every_s = rescaler, status, every_s
+        self._tell, self._told = tell, ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
 
@@ -273,3 +285,12 @@ class AutoscaleThread:
                     self._rescaler.look(view)
             except (HoldfastError, OSError) as error:
                 log.warning("no decision this time: %s", error)
+            except Exception as error:
+                # A fault of ours. The run goes on with the shards it has, and people are told once.
+                log.exception("autoscaling failed")
+                line = (
+                    f"autoscaling failed, shards stay as they are: {type(error).__name__}: {error}"
+                )
+                if line != self._told:
+                    self._told = line
+                    self._tell(line)

@@ -1,5 +1,6 @@
 """The autoscaler of a run: what it reads of records and of the status, and what it puts."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from holdfast.control.elastic.load import Rescale
 from holdfast.control.elastic.predict import PredictPolicy
 from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
-from holdfast.runtime.autoscale import NODES_S, Rescaler
+from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler
 from holdfast.runtime.rescale import shape_of
 from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
@@ -203,3 +204,22 @@ def test_shards_do_not_wait_for_a_node_for_ever():
         found.units.append(SimpleNamespace(unit="lines.0#0", phase="running"))
         rescaler.look(found)
     assert [count for _, count in shape(log)] == [4, 4]
+
+
+def test_a_look_that_fails_is_told_once_and_is_not_the_last():
+    """A fault of the autoscaler's own neither ends it nor passes in silence."""
+    told, looks, again = [], [], threading.Event()
+
+    def look(view):
+        looks.append(view)
+        if len(looks) <= 3:
+            raise KeyError("count")
+        again.set()
+
+    thread = AutoscaleThread(
+        SimpleNamespace(look=look), lambda: "the run", tell=told.append, every_s=0.001
+    )
+    thread.start()
+    assert again.wait(30)
+    thread.stop()
+    assert told == ["autoscaling failed, shards stay as they are: KeyError: 'count'"]
