@@ -53,7 +53,13 @@ class Trimmer:
         sources = {item.name for item in deployment.segments if item.kind == "source"}
         wiring = DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
         self.levels = levels
-        self._floors = Floors(wiring, writer=log.writer, retain=retain, levels=levels)
+        self._floors = Floors(
+            wiring,
+            writer=log.writer,
+            retain=retain,
+            shared={item.name for item in deployment.segments if item.shared_state},
+            levels=levels,
+        )
 
     def keep_epoch(self, unit: str) -> int | None:
         """A checkpoint keeps its newest commit at or before this epoch; None: the newest few do."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.deployment.blocks import block_of, groups_between
 from holdfast.errors import BadInputError
+from holdfast.runtime.checkpoint.inherit import BIRTH
 from holdfast.runtime.checkpoint.inherit import inherit as inherit_state
 from holdfast.runtime.spark.frames.placement import lies_by_key
+from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.handover import Birth
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,13 +57,16 @@ def share_of(context: UnitContext) -> Share:
     )
 
 
-def inherit(context: UnitContext, parents: Sequence[tuple[str, int]], *, rows: int) -> None:
+def inherit(context: UnitContext, born: Birth, *, rows: int, progress: Progress) -> None:
     """Begin with the state of others; `rows` of the clock source stand for one batch."""
+    for parent, batch in born.parents if born.shared else ():
+        if batch != BIRTH:
+            context.healer.commit(parent, batch, tell=lambda doing: progress.tell(doing=doing))
     inherit_state(
         context.log,
         context.unit,
         context.generation,
-        parents,
+        born.parents,
         context.segment,
         rows=rows,
         crash=context.crash,
