@@ -124,9 +124,14 @@ class LocalRun:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Start all processes; returns at once."""
+    def start(self, check: Callable[[], None] = lambda: None) -> None:
+        """Start all processes; returns at once.
+
+        Args:
+            check: raises if the specification is not up to date; nobody changes anything meanwhile.
+        """
         with nothing_running(self.run_dir):
+            check()
             write_spec(self.run_dir, self.spec)
             self._list.clear()
             remove_leftovers(self.run_dir)
