@@ -1,11 +1,11 @@
 """The pause of a stateful operator that is rescaled while it runs, by the size of its state.
 
 A count per key over so many keys gets 2 shards, 4, 2 and 1 again while its source goes on. The
-pause is the gap between its slices at the handover, beyond the usual one. The first change comes when
-Spark has made a snapshot of the whole state, as of an operator that has run for a while. Beside it what Spark
-offers in the same session: the query is stopped, its checkpoint repartitioned offline, the query
-started again; from the call of `stop` to the end of the first batch afterwards. Everything runs in
-one process, so a quiet machine with two cores is enough.
+pause is the gap between its slices at the handover, beyond the usual one. The first change comes
+when Spark has made a snapshot of the whole state, as it has of an operator that has run for a
+while. Beside it what Spark offers in the same session: the query is stopped, its checkpoint
+repartitioned offline, the query started again; from the call of `stop` to the end of the first
+batch afterwards. Everything runs in one process, so a quiet machine with two cores is enough.
 
     python -m benchmarks.rescale [--quick] [--keys 10000 100000 1000000] [--json FILE]
 """
