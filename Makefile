@@ -6,6 +6,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+UNIT := tests/unit tests/replay -n 2 --dist worksteal -q
+
+# Compiled modules are kept, whatever the caller's shell says: without them every process that a test
+# starts compiles all of ours again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help venv demo test check lint types unit spark archive chaos coverage bench docs clean
 
@@ -31,7 +36,7 @@ types: venv
 	$(BIN)/mypy
 
 unit: venv
-	$(PYTEST) -m "unit and not full" -n 2 --dist worksteal -q
+	$(PYTEST) -m "unit and not full" $(UNIT)
 
 spark: venv archive  ## tests on real Spark
 	$(PYTEST) -m "spark and not full" -q
@@ -39,14 +44,15 @@ spark: venv archive  ## tests on real Spark
 archive: venv
 	$(BIN)/python -m holdfast.runtime.spark.start.prepare
 
-chaos: venv archive  ## everything on Spark in full: all plans, crash points and schedules
-	$(PYTEST) -m "spark or chaos or full" -q
+chaos: venv archive  ## everything in full: all plans, crash points, schedules and properties
+	$(PYTEST) -m unit $(UNIT) --hypothesis-profile=chaos
+	$(PYTEST) -m "(spark or chaos or full) and not unit" -q
 
 test: venv lint types unit archive  ## the whole suite: about 20 minutes on two cores
 	$(PYTEST) -m "not unit and not full" -q
 
 coverage: venv archive  ## the whole suite again, slower, with the lines it did not reach
-	$(PYTEST) -m "unit and not full" -n 2 --dist worksteal -q --cov --cov-report=
+	$(PYTEST) -m "unit and not full" $(UNIT) --cov --cov-report=
 	$(PYTEST) -m "not unit and not full" -q --cov --cov-append --cov-report=term
 
 bench: venv  ## all benchmarks in full

@@ -25,6 +25,7 @@ from holdfast.control import events as e
 from holdfast.control import facts as f
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.shell.journal import Journal
+from holdfast.control.shell.lines import to_line
 from holdfast.control.shell.seat import Seat
 from holdfast.control.shell.server import Shell
 from holdfast.control.view import view
@@ -193,13 +194,13 @@ class Fleet:
         with tempfile.TemporaryDirectory() as folder:
             journal = Journal(Path(folder) / "journal", self.coordinator.state)
             for index in range(rounds):
-                line = codec.line(codec.message_to_json(self.news(names[index % len(names)])))
+                line = to_line(codec.message_to_json(self.news(names[index % len(names)])))
                 self._time("read a heartbeat", lambda line=line: _decode(line))  # type: ignore[misc]
                 fact = f.UnitRunning(at=self.now, cause="x", unit=self.units[0], generation=1)
                 self._time("append a fact", lambda fact=fact: journal.append([fact]))  # type: ignore[misc]
             for _ in range(3):
                 self._time("snapshot", lambda: journal.compact(self.coordinator.state))
-                self._time("view", lambda: codec.line(view(self.coordinator, self.now).to_json()))
+                self._time("view", lambda: to_line(view(self.coordinator, self.now).to_json()))
             journal.close()
 
     def serve(self, beats: int) -> None:
@@ -226,9 +227,9 @@ class Fleet:
             pid=record.pid,
             reports=tuple(self.reports[name].values()),
         )
-        lines = [codec.line(codec.message_to_json(self.news(name))) for _ in range(beats)]
+        lines = [to_line(codec.message_to_json(self.news(name))) for _ in range(beats)]
         greeting = {"role": "node", "token": endpoint.token}
-        first = [codec.line(greeting), codec.line(codec.message_to_json(hello))]
+        first = [to_line(greeting), to_line(codec.message_to_json(hello))]
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         writer.write(b"\n".join([*first, b""]))
         await reader.readline()

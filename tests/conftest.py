@@ -1,4 +1,6 @@
-"""What all tests share: the hypothesis profile, and samples of tests with many parameters.
+"""What all tests share: hypothesis profiles, and samples of tests with many parameters.
+
+A property is tried on 50 examples, other ones each time; `make chaos` tries it on 500.
 
 Parameter sets that take minutes run in full with `make chaos`. `make test` takes a sample, which a
 test names itself: `@pytest.mark.sample(plan={"uncut", "once"}, name="word_count")`, given once or
@@ -11,7 +13,8 @@ import pytest
 from hypothesis import settings
 
 # A shared machine may stop anybody for a while; slowness is a matter for benchmarks.
-settings.register_profile("holdfast", deadline=None)
+settings.register_profile("holdfast", deadline=None, max_examples=50)
+settings.register_profile("chaos", settings.get_profile("holdfast"), max_examples=500)
 settings.load_profile("holdfast")
 
 

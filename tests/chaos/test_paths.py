@@ -13,13 +13,14 @@ from holdfast.rundir.paths import journals
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 
 APP = "examples/locations.py"
+COUNTING = "tests/chaos/counting_paths_app.py"
 QUICK = BreakerPolicy(open_s=3.0, cooldown_s=3.0, settled_s=5.0)
 
 
-def play(folder, schedule, **more):
-    pipeline = load_pipeline(APP)
+def play(folder, schedule, *, app=APP, **more):
+    pipeline = load_pipeline(app)
     campaign = Campaign(
-        app=APP,
+        app=app,
         pipeline=pipeline,
         deployment=deploy(pipeline),
         schedule=schedule,
@@ -40,26 +41,42 @@ def facts(folder):
     return [*(found.state.timeline if found.state else ()), *found.facts]
 
 
-def test_a_path_that_raises_is_left_and_taken_again(tmp_path):
+@pytest.mark.sample(kind="slp")
+@pytest.mark.parametrize(
+    ("kind", "at_s", "says"),
+    [
+        ("err", 3.0, "a fault schedule wants this path to fail"),
+        ("slp", 3.0, ""),
+        ("thr", 10.0, "no output"),
+        # A leak is told from a start by what was used for half a minute.
+        ("mem", 45.0, "leak"),
+    ],
+)
+def test_a_path_that_fails_is_left_and_taken_again(tmp_path, kind, at_s, says):
     """There by its breaker, back by a probe; every position is advertised to once."""
     # Long enough that a first batch of several seconds, on a busy machine, does not outlast it.
-    fault = Fault(at_s=3.0, kind="err", target="keywords:P3", duration_s=20.0)
+    fault = Fault(at_s=at_s, kind=kind, target="keywords:P3", duration_s=20.0)
     told = play(tmp_path / "run", Schedule(faults=(fault,)))
     taken = [(fact.before, fact.path) for fact in told if isinstance(fact, PathTaken)]
     assert ("P3", "P6") in taken
+    changed = [
+        fact.breaker
+        for fact in told
+        if isinstance(fact, BreakerChanged) and fact.breaker.path == "P3"
+    ]
+    assert says in changed[0].why
     if taken[-1] == ("P6", "P3"):
-        states = [
-            fact.breaker.state
-            for fact in told
-            if isinstance(fact, BreakerChanged) and fact.breaker.path == "P3"
-        ]
-        assert states[:2] == ["open", "half-open"]
+        assert [breaker.state for breaker in changed[:2]] == ["open", "half-open"]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(30))
 def test_a_schedule_with_paths_ends_verified(tmp_path, seed):
-    """Leaks, stopped workers, throttled functions and exceptions among kills and hangs."""
+    """Leaks, stopped workers, throttled functions and exceptions among kills and hangs.
+
+    Every other one with paths that share their state.
+    """
     kinds = (*PATH_FAULTS, "kill", "suspend", "coordinator", "coordinator-hang")
     schedule = draw_schedule(seed, faults=4, gap_s=7.0, detection_s=3.0, kinds=kinds)
-    play(tmp_path / "run", schedule, coordinators=2, trim=seed % 4 == 3)
+    app = COUNTING if seed % 2 else APP
+    play(tmp_path / "run", schedule, app=app, coordinators=2, trim=seed % 4 > 1)

@@ -1,7 +1,9 @@
 """A split that takes other paths while it runs, in one process.
 
-Usage: paths_driver.py RUN GENERATION PATH EPOCHS [PATH EPOCHS ...]
-Goes on from what is there: takes a path, if it does not take it yet, then so many more epochs.
+Usage: paths_driver.py WHAT RUN GENERATION PATH EPOCHS [PATH EPOCHS ...]
+WHAT: `score`, paths of maps; `fresh` or `shared`, paths that count.
+Goes on from what is there: takes a path, if it does not take it yet, then so many more epochs. If
+paths have state and were run before, the first is taken before any unit is started.
 Started by tests in a process group of its own, so that a crash point can kill all of it.
 """
 
@@ -10,10 +12,12 @@ import sys
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from tests.spark.in_process import Running
 
-from holdfast.pipeline import Generator, Parquet, Pipeline
+from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
+from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.paths import carried, take
 
 ROWS = 7
+KEYS = 3
 
 
 def events(epoch, seed):
@@ -45,11 +49,40 @@ def pipeline(rules=negative):
     return p
 
 
-class Split(Running):
-    """The pipeline above, which can be had take another path."""
+def weighing(weight):
+    return lambda frame: frame.withColumn("weight", F.col("n") * 0 + weight)
 
-    def __init__(self, spark, folder, *, generation=1):
-        super().__init__(spark, pipeline(), folder, sink="out", generation=generation)
+
+def count(frame):
+    sums = {"rows": F.count("*"), "first": F.min("n"), "last": F.max("n"), "sum": F.sum("weight")}
+    made = [column.alias(name) for name, column in sums.items()]
+    return frame.groupBy((F.col("n") % KEYS).alias("key")).agg(*made)
+
+
+def counting(state, rules=count):
+    """Rows of the first path weigh 1, those of the second 1000."""
+    p = Pipeline("counted", epoch="0.4s")
+    rows = p.source("events", Generator(function=events, schema="n bigint", seed=0))
+    keeps = {"output": "update", "upsert_key": "key"}
+    counted = rows.paths(
+        "score",
+        state=state,
+        model=lambda s: s.map("one", weighing(1)).aggregate("count", count, **keeps),
+        rules=lambda s: s.map("more", weighing(1000)).aggregate("count", rules, **keeps),
+    )
+    p.sink("out", counted, Sqlite("out.db"))
+    return p
+
+
+class Split(Running):
+    """A pipeline above, which can be had take another path."""
+
+    def __init__(self, spark, folder, *, what="score", generation=1, at_once=""):
+        """`at_once`: a path to take before any unit is started."""
+        made = pipeline() if what == "score" else counting(what)
+        if at_once:
+            take(SliceLog(folder), deploy(made).segment("score"), at_once, reason="test")
+        super().__init__(spark, made, folder, sink="out", generation=generation)
         self.split = self.deployment.segment("score")
 
     def take(self, path):
@@ -60,8 +93,9 @@ class Split(Running):
         return taken
 
 
-def main(folder, generation, steps):
-    run = Split(None, folder, generation=generation)
+def main(what, folder, generation, steps):
+    at_once = steps[0][0] if what != "score" and generation > 1 else ""
+    run = Split(None, folder, what=what, generation=generation, at_once=at_once)
     try:
         run.deliver(4)
         for path, epochs in steps:
@@ -72,4 +106,5 @@ def main(folder, generation, steps):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), list(zip(sys.argv[3::2], sys.argv[4::2], strict=True)))
+    words = sys.argv[1:]
+    main(words[0], words[1], int(words[2]), list(zip(words[3::2], words[4::2], strict=True)))

@@ -117,17 +117,6 @@ def test_unknown_names_are_attribute_errors() -> None:
         _ = holdfast.planTopology
 
 
-def test_nothing_heavy_is_imported_at_start() -> None:
-    """The command line starts without numpy, pydantic, pyspark or matplotlib."""
-    code = (
-        "import sys, holdfast.cli; "
-        "print([m for m in ('numpy', 'pydantic', 'pyspark', 'matplotlib', 'scipy', 'highspy', "
-        "'pyarrow', 'yaml') if m in sys.modules])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
-
-
 def test_planning_never_imports_pyspark() -> None:
     """Every planner works without Spark being loaded."""
     code = (

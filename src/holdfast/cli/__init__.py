@@ -1,7 +1,8 @@
 """The command `holdfast`.
 
-Start-up must stay quick, so a command imports what it needs when it runs. Exit codes: 0 done,
-1 infeasible or a check failed, 2 bad input, 130 interrupted.
+Start-up must stay quick, so a command is imported when it is asked for (holdfast.cli.commands), and
+imports what it needs when it runs. Exit codes: 0 done, 1 infeasible or a check failed, 2 bad input,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,31 +14,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from holdfast import __version__
-from holdfast.cli import chaos as chaos_command
-from holdfast.cli import check as check_command
-from holdfast.cli import coordinator as coordinator_commands
-from holdfast.cli import demo as demo_command
-from holdfast.cli import doctor as doctor_command
-from holdfast.cli import init as init_command
-from holdfast.cli import log as log_command
-from holdfast.cli import logs as logs_command
-from holdfast.cli import paths as paths_command
-from holdfast.cli import plan as plan_command
-from holdfast.cli import profile as profile_command
-from holdfast.cli import prove as prove_command
-from holdfast.cli import reproduce as reproduce_command
-from holdfast.cli import run as run_command
-from holdfast.cli import scale as scale_command
-from holdfast.cli import topology as topology_commands
-from holdfast.cli import verify as verify_command
-from holdfast.cli import web as web_command
-from holdfast.cli.help import GroupedCommand, ManyValuesCommand
+from holdfast.cli.commands import Commands
 from holdfast.errors import BadInputError, CheckFailedError, HoldfastError
 
 INTERRUPTED = 130
 
 app = typer.Typer(
     name="holdfast",
+    cls=Commands,
     help="Streaming pipelines on Spark that survive failures, by plan and by proof.",
     no_args_is_help=True,
     rich_markup_mode=None,  # see holdfast.cli.help
@@ -66,33 +50,6 @@ def options(
     del version
     if debug:
         os.environ["HOLDFAST_DEBUG"] = "1"
-
-
-app.command("plan", cls=ManyValuesCommand)(plan_command.plan)
-app.add_typer(topology_commands.app, name="topology")
-for _command in (
-    init_command.init,
-    doctor_command.doctor,
-    check_command.check,
-    run_command.run,
-    coordinator_commands.status,
-    coordinator_commands.nodes,
-    logs_command.logs,
-    log_command.log,
-    coordinator_commands.kill,
-    coordinator_commands.retry,
-    coordinator_commands.stop,
-    paths_command.paths,
-    scale_command.scale,
-    web_command.web,
-    chaos_command.chaos,
-    verify_command.verify,
-    profile_command.profile,
-    prove_command.prove,
-    reproduce_command.reproduce,
-    demo_command.demo,
-):
-    app.command(_command.__name__, cls=GroupedCommand)(_command)
 
 
 def main() -> NoReturn:
@@ -133,8 +90,10 @@ def main() -> NoReturn:
 
 def _extra(module: str) -> str | None:
     """The extra of this package that brings a module; None: none does."""
+    from holdfast.cli.doctor import EXTRAS
+
     root = module.partition(".")[0]
-    found = [extra for extra, names in doctor_command.EXTRAS.items() if root in names]
+    found = [extra for extra, names in EXTRAS.items() if root in names]
     return found[0] if found else None
 
 

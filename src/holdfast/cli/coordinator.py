@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from holdfast.cli.runs import Json, Run, RunDir, client_of, find_run
 
+if TYPE_CHECKING:
+    from holdfast.control.status import RunView
+
 
 def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> None:
     """Show units, nodes and recoveries of a running pipeline."""
-    from rich.console import Console
-
-    from holdfast.cli.learning import warnings
-    from holdfast.cli.live import live_view, tracebacks
-    from holdfast.rundir.spec import read_spec
-
     directory = find_run(run, run_dir)
     with client_of(directory) as client:
         view = client.status()
     if as_json:
         print(json.dumps(view.to_json()))  # noqa: T201
-        return
-    spec = read_spec(directory)
-    console = Console()
-    console.print(live_view(view, epoch_s=spec.deployment.epoch_s))
-    for line in warnings(directory, spec.app):
-        console.print(line, style="yellow", highlight=False)
-    for text in tracebacks(view):
-        print(f"\n{text}")  # noqa: T201
+    else:
+        _show(directory, view)
 
 
 def nodes(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> None:
@@ -100,3 +92,19 @@ def stop(
 
 def _say(as_json: bool, text: str, **result: Any) -> None:
     print(json.dumps(result) if as_json else text)  # noqa: T201
+
+
+def _show(directory: Path, view: RunView) -> None:
+    from rich.console import Console
+
+    from holdfast.cli.learning import warnings
+    from holdfast.cli.live import live_view, tracebacks
+    from holdfast.rundir.spec import read_spec
+
+    spec = read_spec(directory)
+    console = Console()
+    console.print(live_view(view, epoch_s=spec.deployment.epoch_s))
+    for line in warnings(directory, spec.app):
+        console.print(line, style="yellow", highlight=False)
+    for text in tracebacks(view):
+        print(f"\n{text}")  # noqa: T201

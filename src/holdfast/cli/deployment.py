@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
 from holdfast.quantities import parse_time
 from holdfast.rundir.application import absolute_app
@@ -145,6 +144,7 @@ def planned_order(
 
 def planned_units(pipeline: Pipeline, deployment: Deployment) -> tuple[Topology, dict[str, str]]:
     """The units of a deployment as planners see them, and the unit of each of their tasks."""
+    from holdfast.deployment import UnitId
     from holdfast.planners.ppa.units import unit_graph
 
     shards = {item.name: item.shards for item in deployment.segments if item.kind != "exporter"}

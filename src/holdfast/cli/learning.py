@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from holdfast.predict.learned import Learned, Recovery, Seen
-
 if TYPE_CHECKING:
     from holdfast.cli.profiles import Grounds
     from holdfast.control.status import RunView
     from holdfast.pipeline import Pipeline
     from holdfast.plan import JointPlan, Plan
-    from holdfast.predict.learned import Drift, Expected
+    from holdfast.predict.learned import Drift, Expected, Learned, Recovery, Seen
     from holdfast.predict.recovery import Prediction
     from holdfast.predict.segments import SegmentPlan
     from holdfast.predict.statistics import Statistics
@@ -29,6 +27,7 @@ SAVE_S = 30.0
 
 def read_learned(run_dir: Path) -> Learned:
     """What is known of a run so far."""
+    from holdfast.predict.learned import Learned
     from holdfast.rundir.paths import LEARNED
     from holdfast.storage import open_storage
 
@@ -39,6 +38,7 @@ def read_learned(run_dir: Path) -> Learned:
 def looked_at(view: RunView) -> tuple[dict[str, Seen], list[Recovery]]:
     """One look at every segment whose units all run, and the recoveries that have ended."""
     from holdfast.deployment import UnitId
+    from holdfast.predict.learned import Recovery, Seen
 
     units: dict[str, list[Seen]] = {}
     idle = set()
@@ -68,6 +68,8 @@ def looked_at(view: RunView) -> tuple[dict[str, Seen], list[Recovery]]:
 
 
 def _together(shards: list[Seen]) -> Seen:
+    from holdfast.predict.learned import Seen
+
     kept = [one.state_bytes for one in shards if one.state_bytes is not None]
     return Seen(
         rate_in=sum(one.rate_in or 0.0 for one in shards),
@@ -239,25 +241,31 @@ def keep_plan(run_dir: Path, plan: Plan | None) -> None:
 
 def run_plan(run_dir: Path) -> JointPlan | None:
     """The joint plan that a run goes by, if any."""
-    from holdfast.plan import JointPlan
-    from holdfast.plan.document import parse_plan
     from holdfast.rundir.paths import PLAN
     from holdfast.storage import open_storage
 
     stored = open_storage(run_dir).read(PLAN)
     told = None if stored is None else json.loads(stored)
-    found = None if told is None else parse_plan(told, origin=f"{run_dir}/{PLAN}")
+    if told is None:
+        return None
+    from holdfast.plan import JointPlan
+    from holdfast.plan.document import parse_plan
+
+    found = parse_plan(told, origin=f"{run_dir}/{PLAN}")
     return found if isinstance(found, JointPlan) and found.feasible else None
 
 
 def warnings(run_dir: Path, app: str) -> list[str]:
     """Why the promise of a run no longer holds; nothing if it does, or nothing was promised."""
+    plan = run_plan(run_dir)
+    if plan is None or not app:
+        return []
     from holdfast.cli.profiles import own_profile
     from holdfast.errors import HoldfastError
     from holdfast.pipeline import load_pipeline
 
-    plan, learned = run_plan(run_dir), read_learned(run_dir)
-    if plan is None or not learned.segments or not app:
+    learned = read_learned(run_dir)
+    if not learned.segments:
         return []
     try:
         pipeline = load_pipeline(app)

@@ -6,8 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.control.status import RunView, UnitView
-from holdfast.control.view import summary
+from holdfast.control.status import RunView, UnitView, summary
 
 _COLOURS = {
     "running": "green",

@@ -58,6 +58,8 @@ def paths(
         print(json.dumps({"splits": splits, "settings": shown}))  # noqa: T201
         return
     console = Console()
+    if not found:
+        console.print("no operator of this run has alternative paths")
     for item in found:
         console.print(headline(item))
         console.print(breakers_table(item))
@@ -76,6 +78,7 @@ def headline(split: SplitView) -> str:
 
 def breakers_table(split: SplitView) -> Table:
     """The breakers of a split, in the order of its paths."""
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table("path", "breaker", "for", "bad probes", "next probe", "why", box=None)
@@ -86,7 +89,7 @@ def breakers_table(split: SplitView) -> Table:
             f"{item.for_s:.0f} s",
             str(item.bad_probes),
             "" if item.probe_in_s is None else f"in {max(0.0, item.probe_in_s):.0f} s",
-            item.why,
+            escape(item.why),  # messages of Spark begin with [A_CONDITION]
         )
     return table
 

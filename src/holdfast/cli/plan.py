@@ -215,7 +215,6 @@ def plan(
 ) -> None:
     """Plan a pipeline or topology: what to log, how often to checkpoint, what to keep hot."""
     from holdfast.cli.deployment import parse_nodes
-    from holdfast.cli.learning import changes, relearned, run_plan
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.errors import BadInputError
     from holdfast.planners.interface import PlanRequest
@@ -236,6 +235,8 @@ def plan(
         found = grounds(file, pipeline, stats, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
         if learn_from is not None:
+            from holdfast.cli.learning import relearned
+
             found = relearned(found, topology, learn_from)
         statistics, said = found.statistics, found.said
         topology, statistics = as_units(planner, topology, statistics)
@@ -296,6 +297,8 @@ def plan(
     result = job.plan()
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
     if learn_from is not None:
+        from holdfast.cli.learning import changes, run_plan
+
         for line in changes(run_plan(learn_from), result):
             typer.echo(line, err=True)
     if not result.feasible:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Make, show and check topology files.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # see holdfast.cli.help
     pretty_exceptions_enable=False,
 )
 

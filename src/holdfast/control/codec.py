@@ -6,7 +6,6 @@ to fall out of step. Unit ids are written as `count.0#0`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
@@ -31,9 +30,6 @@ NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
 
 _FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])
 _STATE: TypeAdapter[JournaledState] = TypeAdapter(JournaledState)
-_COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
-    Annotated[NodeCommand, Field(discriminator="kind")]
-)
 _ORDER: TypeAdapter[_Order] = TypeAdapter(_Order)
 _MESSAGE: TypeAdapter[NodeMessage] = TypeAdapter(
     Annotated[NodeMessage, Field(discriminator="kind")]
@@ -57,17 +53,9 @@ def state_from_json(data: Mapping[str, Any]) -> State:
     return restored(_STATE.validate_python(data))
 
 
-def command_to_json(command: NodeCommand) -> dict[str, Any]:
-    return _as_object(_COMMAND.dump_python(command, mode="json"))
-
-
-def command_from_json(data: Mapping[str, Any]) -> NodeCommand:
-    return _COMMAND.validate_python(data)
-
-
 def order_to_json(term: int, command: NodeCommand) -> dict[str, Any]:
     """A command as a node gets it: with the term of who gives it."""
-    return {"term": term, "command": command_to_json(command)}
+    return _as_object(_ORDER.dump_python(_Order(term=term, command=command), mode="json"))
 
 
 def order_from_json(data: Mapping[str, Any]) -> tuple[int, NodeCommand]:
@@ -87,11 +75,6 @@ def message_from_json(data: Mapping[str, Any]) -> NodeMessage:
 def message_from_line(data: bytes) -> NodeMessage:
     """The same from a line as it came, read without a Python object in between."""
     return _MESSAGE.validate_json(data)
-
-
-def line(data: Mapping[str, Any]) -> bytes:
-    """One line of JSON, without a newline inside."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _as_object(data: Any) -> dict[str, Any]:

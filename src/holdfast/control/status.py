@@ -7,6 +7,7 @@ seconds since 1970, durations seconds; None: not known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -21,6 +22,9 @@ from holdfast.health.breaker import BreakerState
 FORMAT = "holdfast-status/1"
 
 RunStatus = Literal["gathering", "starting", "running", "recovering", "failed", "stopping"]
+
+_EXCEPTION = re.compile(r"(?:: )?[A-Za-z_][\w.$]*(Error|Exception|Interrupt|Exit)\b")
+"""A line that names an exception; Java's, told through Python, begins with a colon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,3 +233,10 @@ class RunView:
 
 _RECOVERY: TypeAdapter[RecoveryView] = TypeAdapter(RecoveryView)
 _RUN: TypeAdapter[Any] = TypeAdapter(RunView)
+
+
+def summary(error: str) -> str:
+    """The line of a traceback that says most: the last that names an exception, else the last."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or lines or [""])[-1].strip().removeprefix(": ")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.events import UnitReport
 from holdfast.control.state import NodeRecord, Recovery, UnitRecord
@@ -19,9 +17,6 @@ from holdfast.control.status import (
     SplitView,
     UnitView,
 )
-
-_EXCEPTION = re.compile(r"(?:: )?[A-Za-z_][\w.$]*(Error|Exception|Interrupt|Exit)\b")
-"""A line that names an exception; Java's, told through Python, begins with a colon."""
 
 
 def status_of(coordinator: Coordinator) -> RunStatus:
@@ -140,13 +135,6 @@ def recovery_view(recovery: Recovery) -> RecoveryView:
         catch_up_s=span(recovery.restored_at, recovery.caught_up_at),
         total_s=span(recovery.failed_at, recovery.caught_up_at),
     )
-
-
-def summary(error: str) -> str:
-    """The line of a traceback that says most: the last that names an exception, else the last."""
-    lines = [line for line in error.splitlines() if line.strip()]
-    named = [line for line in lines if _EXCEPTION.match(line)]
-    return (named or lines or [""])[-1].strip().removeprefix(": ")
 
 
 def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> UnitView:

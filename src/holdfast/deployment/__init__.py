@@ -74,6 +74,8 @@ class Segment:
     """The result depends on the batching (deduplication within a watermark)."""
     paths: tuple[str, ...] = ()
     """Of a split: its paths in their order, one of which is taken at a time."""
+    shared_state: bool = False
+    """Of a split: a path begins with the state of the one before; else with none."""
     followers: tuple[int, ...] = ()
     """Shards that have a hot follower: a second replica in another failure domain."""
 

@@ -240,6 +240,7 @@ def _segment(
     root = members[-1].name
     declared = [operator.max_shards for operator in members if operator.max_shards is not None]
     given = _least(pipeline, batch_epochs, members, 1, "batch_epochs")
+    split = paths_of(members[-1])
     return Segment(
         name=root,
         kind="inner" if inputs else "source",
@@ -252,7 +253,8 @@ def _segment(
         snapshot_batches=_least(pipeline, snapshot_batches, members, 10, "snapshot_batches"),
         stateful=any(operator.keeps_state for operator in members),
         one_epoch_per_batch=one_epoch,
-        paths=split.names if (split := paths_of(members[-1])) is not None else (),
+        paths=split.names if split is not None else (),
+        shared_state=split is not None and split.shared_state,
     )
 
 

@@ -5,28 +5,51 @@ operator whose function is a `Paths`: it takes rows of `events` along one of its
 first. A run may have the stream change hands while it goes on: the units of the old path are
 stopped where they are, those of the new one begin right there.
 
-A path is a chain of maps on the split's stream. A path may split again: then each of the inner
-paths is one of the outer, named `model/fast`, in its place of the order.
+A path is a chain of operators on the split's stream, of which one may keep state. A path may split
+again: then each of the inner paths is one of the outer, named `model/fast`, in its place of the
+order.
+
+What a path finds when its turn comes: *fresh* state is empty, *shared* state is that of the path
+before, so that all of them must keep it in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 from holdfast.deployment import PATH_MARK
 from holdfast.errors import BadInputError
-from holdfast.pipeline.operators import PipelineOperator
+from holdfast.pipeline.operators import OperatorKind, PipelineOperator
 from holdfast.pipeline.tables import WithTables
+
+PathState: TypeAlias = Literal["fresh", "shared"]
+MEMBERS: frozenset[OperatorKind] = frozenset({"map", "aggregate", "stateful"})
+"""Kinds that a path can be made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """One way: maps, one after another."""
+    """One way: operators, one after another."""
 
     name: str
     operators: tuple[PipelineOperator, ...]
+
+    @property
+    def keeper(self) -> PipelineOperator | None:
+        """The one that keeps state, if one does."""
+        return next((one for one in self.operators if one.keeps_state), None)
+
+    @property
+    def kind(self) -> OperatorKind:
+        """What it is as a whole."""
+        return self.keeper.kind if self.keeper is not None else "map"
+
+    def up_to_state(self) -> Self:
+        """What comes before the one that keeps state."""
+        place = next(i for i, one in enumerate(self.operators) if one.keeps_state)
+        return replace(self, operators=self.operators[:place])
 
     def __call__(self, frame: Any) -> Any:
         for operator in self.operators:
@@ -46,6 +69,8 @@ class Paths:
     """An output column that names the path which made the row; None: there is none."""
     taken: str = ""
     """Empty: the first."""
+    shared_state: bool = False
+    """A path begins with the state of the one before; else with none."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,21 +108,74 @@ def taking(split: str, path: str) -> Callable[[PipelineOperator], PipelineOperat
 
 
 def split_operator(
-    name: str, source: str, paths: Sequence[Path], column: str | None
+    name: str, source: str, paths: Sequence[Path], *, column: str | None, state: PathState
 ) -> PipelineOperator:
     """The operator of a split that reads `source`; raises BadInputError."""
     if len(paths) < 2:
         raise BadInputError("needs at least two paths", where=name, hint="model=..., rules=...")
     if column is not None and not (column.isascii() and column.isidentifier()):
         raise BadInputError(f"{column!r} cannot be a column", where=name)
+    if state not in get_args(PathState):
+        raise BadInputError(f"unknown state {state!r}", where=name, hint="fresh or shared")
+    _check_states(name, paths, state)
+    _check_modes(name, paths)
+    members = [operator for path in paths for operator in path.operators]
+    last = paths[0].operators[-1]
     return PipelineOperator(
         name=name,
-        kind="map",
+        kind="stateful" if any(path.keeper for path in paths) else "map",
         inputs=(source,),
-        function=Paths(paths=tuple(paths), column=column),
-        deterministic=all(op.deterministic for path in paths for op in path.operators),
-        takes_upserts=all(op.takes_upserts for path in paths for op in path.operators),
+        function=Paths(paths=tuple(paths), column=column, shared_state=state == "shared"),
+        mode=last.mode,
+        upsert_key=last.upsert_key,
+        deterministic=all(member.deterministic for member in members),
+        takes_upserts=all(member.takes_upserts for member in members),
+        one_epoch_per_batch=any(member.one_epoch_per_batch for member in members),
     )
+
+
+def _check_states(name: str, paths: Sequence[Path], state: PathState) -> None:
+    """What a path with state asks of itself and of the others."""
+    for path in paths:
+        where = f"{name}{PATH_MARK}{path.name}"
+        keepers = [operator.name for operator in path.operators if operator.keeps_state]
+        if len(keepers) > 1:
+            raise BadInputError(
+                f"{keepers[0]!r} and {keepers[1]!r} keep state, and a path has room for one",
+                where=where,
+                hint="put one of them before the split or after it",
+            )
+        if state == "shared" and not keepers:
+            raise BadInputError(
+                "keeps no state that it could share with the others",
+                where=where,
+                hint='state="fresh", or give all paths the same stateful operator',
+            )
+    chance = [one.name for path in paths for one in path.operators if not one.deterministic]
+    if chance and any(path.keeper for path in paths):
+        # A redo would put other rows into the state than those that were published.
+        raise BadInputError(
+            f"its paths keep state, so {chance[0]!r} must be deterministic",
+            where=name,
+            hint="put it before the split or after it",
+        )
+
+
+def _check_modes(name: str, paths: Sequence[Path]) -> None:
+    first, *others = [(path.name, path.operators[-1]) for path in paths]
+    for path, last in others:
+        if (last.mode, last.upsert_key) != (first[1].mode, first[1].upsert_key):
+            told = [_mode(one) for one in (last, first[1])]
+            raise BadInputError(
+                f"its path {path!r} gives {told[0]}, {first[0]!r} gives {told[1]}",
+                where=name,
+                hint="all paths must have the same output and the same upsert_key",
+            )
+
+
+def _mode(operator: PipelineOperator) -> str:
+    by = f" by {', '.join(operator.upsert_key)}" if operator.upsert_key else ""
+    return f"{operator.mode}s{by}"
 
 
 def paths_between(
@@ -112,7 +190,7 @@ def paths_between(
         chain.insert(0, operators[at])
         (at,) = operators[at].inputs
     if not chain:
-        raise BadInputError("does nothing", where=where, hint="give it at least one map")
+        raise BadInputError("does nothing", where=where, hint="give it at least one operator")
     left = set(operators) - {start, *(operator.name for operator in chain)}
     if left:
         raise BadInputError(f"nothing reads {min(left)!r}", where=where)
@@ -120,11 +198,17 @@ def paths_between(
 
 
 def _check_member(operator: PipelineOperator, where: str) -> None:
-    if operator.kind != "map":
+    if operator.kind not in MEMBERS:
         raise BadInputError(
-            f"a path is made of maps, and {operator.name!r} is a {operator.kind}",
+            f"a path has one input, and {operator.name!r} is a {operator.kind}",
             where=where,
             hint="put it before the split or after it",
+        )
+    if operator.shards > 1 or operator.max_shards is not None:
+        raise BadInputError(
+            f"{operator.name!r} asks for shards, and a path has one",
+            where=where,
+            hint="leave shards and max_shards out, or put it before the split or after it",
         )
     if isinstance(operator.function, WithTables):
         raise BadInputError(
@@ -147,6 +231,10 @@ def _flat(name: str, chain: list[PipelineOperator]) -> list[Path]:
             if inner.column is not None:
                 raise BadInputError(
                     "only the outermost split can name the path in a column", where=operator.name
+                )
+            if inner.shared_state:
+                raise BadInputError(
+                    "only the outermost split can say that paths share state", where=operator.name
                 )
             return [
                 flat

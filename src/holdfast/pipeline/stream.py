@@ -19,7 +19,7 @@ from holdfast.pipeline.expressions import (
 )
 from holdfast.pipeline.naming import derived, function_name, key_columns, named
 from holdfast.pipeline.operators import OnError, OperatorFunction, PipelineOperator
-from holdfast.pipeline.paths import Path, paths_between, split_operator
+from holdfast.pipeline.paths import Path, PathState, paths_between, split_operator
 from holdfast.pipeline.tables import StaticTable, WithTables
 
 if TYPE_CHECKING:
@@ -46,17 +46,34 @@ class Stream:
         name: str | OperatorFunction,
         function: OperatorFunction | None = None,
         *,
+        key: Columns | None = None,
+        shards: int = 1,
+        max_shards: int | None = None,
         deterministic: bool = True,
         on_error: OnError = "fail",
         takes_upserts: bool = False,
     ) -> Stream:
-        """A function of each batch of rows that keeps no state; of upserts it makes upserts."""
+        """A function of each batch of rows that keeps no state; of upserts it makes upserts.
+
+        Without a `key` it runs in the shards of the operator before it. With one, by which rows are
+        dealt out, it has `shards` of its own, and up to `max_shards`, a power of two, while it
+        runs.
+        """
         name, function = named(name, function, "map")
+        if key is not None and self._upserts:
+            raise BadInputError(
+                "its rows are new versions of earlier ones, whose order several shards would lose",
+                where=name,
+                hint="leave its key out, or put it before the operator that makes upserts",
+            )
         operator = PipelineOperator(
             name=name,
             kind="map",
             inputs=(self.name,),
             function=function,
+            key=key_columns(key, name),
+            shards=shards,
+            max_shards=max_shards,
             deterministic=deterministic,
             on_error=on_error,
             takes_upserts=takes_upserts,
@@ -256,22 +273,28 @@ class Stream:
         return self.pipeline._add(PipelineOperator(name=name, kind="union", inputs=inputs))  # noqa: SLF001
 
     def paths(
-        self, name: str, *, column: str | None = None, **paths: Callable[[Stream], Stream]
+        self,
+        name: str,
+        *,
+        column: str | None = None,
+        state: PathState = "fresh",
+        **paths: Callable[[Stream], Stream],
     ) -> Stream:
         """Several ways to make one stream, in order; one is taken at a time, at first the first.
 
         `events.paths("score", model=lambda s: s.map(...), rules=lambda s: s.map(...).map(...))`:
-        each is a chain of maps, all with the same columns. `column` names a further one that says
-        which path made a row.
+        each is a chain of operators, all with the same columns. `column` names a further one that
+        says which path made a row. A path may keep state: when its turn comes it begins with none
+        (`fresh`), or with that of the path before (`shared`), which all keep in the same way.
         """
         found = [one for path, build in paths.items() for one in self._built(name, path, build)]
-        operator = split_operator(name, self.name, found, column)
-        return self.pipeline._add(_keep_upserts(operator, self.operator))  # noqa: SLF001 - one API
+        operator = split_operator(name, self.name, found, column=column, state=state)
+        return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
 
     def _built(self, split: str, path: str, build: Callable[[Stream], Stream]) -> list[Path]:
         """What a function makes of this stream, in a pipeline where it stays apart."""
         start = Stream(self.pipeline._only(self.name), self.name)  # noqa: SLF001 - one API
-        end = build(start)
+        end = build(start) if callable(build) else None
         if not isinstance(end, Stream) or end.pipeline is not start.pipeline:
             raise BadInputError(
                 "must return a stream made of the one it is given",

@@ -14,7 +14,6 @@ from holdfast.errors import BadInputError
 from holdfast.plan import JointPlan, Plan
 from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
 from holdfast.planners.registry import planner as find_planner
-from holdfast.predict.measured import measured
 from holdfast.predict.statistics import Statistics
 from holdfast.quantities import TIME_UNITS
 from holdfast.topology.graph import Topology
@@ -159,6 +158,8 @@ def as_measured(
             where="--intervals",
             hint="give one, or choose --method joint",
         )
+    from holdfast.predict.measured import measured  # noqa: PLC0415 - only here
+
     scale = TIME_UNITS[topology.unit.time]
     found = measured(
         topology,

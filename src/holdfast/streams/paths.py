@@ -2,9 +2,9 @@
 
 The stream of a split is carried by units of one path at a time. To leave it is a `cut`: the logs of
 its units are sealed where they are, whoever hangs or sleeps, and units of the other path begin at
-the last end that all of them have published, with the input after it. What an old unit still
-computes is published by nobody. Who asks may die at any moment: what is on record is carried out by
-whoever finds it.
+the last end that all of them have published: with the input after it, and with the state there if
+paths share it. What an old unit still computes is published by nobody. Who asks may die at any
+moment: what is on record is carried out by whoever finds it.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def cut_to(segment: Segment, path: str, *, number: int, reason: str, writer: str
         stream=segment.name,
         number=number,
         how="cut",
+        shared=segment.shared_state,
         children=tuple(
             Child(
                 unit=unit_name(segment.name, number, shard),

@@ -31,7 +31,8 @@ class Adapted:
     """From there to the first slice of the next path."""
     adapt_s: float
     return_s: float
-    """From the first probe due after the fault had ended to the first slice of the first path."""
+    """From when the fault has ended and the probe that closed the breaker has begun, whichever is
+    later, to the first slice of the first path."""
     bad_probes: int
     phases: tuple[Phase, ...]
 

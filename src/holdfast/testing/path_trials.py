@@ -3,15 +3,17 @@
 The paper's topology (examples/locations.py), on nodes of their own. A fault is put into the
 functions of the first path: its workers are stopped (SLP), every row takes longer (THR), memory
 leaks (MEM), it raises (ERR). Times are those of the records: from the fault to the first slice that
-the next path published, and from when the fault has ended and the next probe is due to the first
-slice of the first path. What arrives is checked against an independent computation.
+the next path published; and from when the fault has ended and the probe that closed the breaker had
+begun, whichever is later, to the first slice of the first path. What arrives is checked against an
+independent computation.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.clock import SystemClock
@@ -21,7 +23,7 @@ from holdfast.faults.campaign import Campaign
 from holdfast.faults.inject import Injector
 from holdfast.faults.schedule import Fault, FaultKind, Schedule
 from holdfast.health.breaker import BreakerPolicy
-from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.pipeline.claims import claims
 from holdfast.rundir.layout import member, record_folder
 from holdfast.rundir.paths import sabotage_path
@@ -54,6 +56,33 @@ def adapt(
 ) -> tuple[list[Adapted], bool]:
     """Faults one after another in one run, and whether the rows were right in the end."""
     pipeline = load_pipeline(str(app))
+    found: list[Adapted] = []
+    with _running(app, pipeline, folder) as run:
+        split = splits(deploy(pipeline))[0]
+        for kind in (known for word in kinds for known in AMOUNT if known == word):
+            found.append(_one(run, kind, split))
+            tell(found[-1])
+    return found, verify(run.run_dir, claims(pipeline)).ok
+
+
+def stay_calm(app: Path, folder: Path, span_s: float) -> tuple[list[str], bool]:
+    """Why breakers opened in a while without any fault, and whether the rows were right."""
+    pipeline = load_pipeline(str(app))
+    alarms: dict[tuple[str, float], str] = {}
+    with _running(app, pipeline, folder) as run:
+        end = time.monotonic() + span_s
+        while time.monotonic() < end:
+            for fact in run.status().timeline:
+                if isinstance(fact, BreakerChanged) and fact.breaker.state == "open":
+                    where = f"{fact.split}:{fact.breaker.path}"
+                    alarms[where, fact.breaker.since] = f"{where}: {fact.breaker.why}"
+            time.sleep(1.0)
+    return list(alarms.values()), verify(run.run_dir, claims(pipeline)).ok
+
+
+@contextmanager
+def _running(app: Path, pipeline: Pipeline, folder: Path) -> Iterator[LocalRun]:
+    """A run in which all nodes are warm; it is stopped at the end."""
     deployment = deploy(pipeline)
     campaign = Campaign(
         app=str(app),
@@ -73,7 +102,6 @@ def adapt(
     )
     nodes = campaign.policy.workers
     run = LocalRun(folder, spec, LaunchSettings(nodes=nodes, spares=campaign.spares))
-    found: list[Adapted] = []
     with run:
         run.wait_for(all_running, DEADLINE_S, "the start")
         run.wait_for(
@@ -81,10 +109,7 @@ def adapt(
             DEADLINE_S,
             "warmth",
         )
-        for kind in (known for word in kinds for known in AMOUNT if known == word):
-            found.append(_one(run, kind, splits(deployment)[0]))
-            tell(found[-1])
-    return found, verify(run.run_dir, claims(pipeline)).ok
+        yield run
 
 
 def _one(run: LocalRun, kind: FaultKind, split: Segment) -> Adapted:
@@ -156,8 +181,8 @@ def _adapted(
         if isinstance(fact, BreakerChanged) and fact.breaker.path == split.paths[0]
     ]
     opened = next(f for f in facts if f.breaker.state == "open" and f.at > began)
-    probes = [f for f in facts if f.breaker.state == "half-open" and f.at > ended]
     first, last = slices[left], slices[back]
+    probe = max(f.at for f in facts if f.breaker.state == "half-open" and f.at < last)
     cut = log.store.put_time(member(record_folder(changes(split.name)), left)) or 0.0
     return Adapted(
         kind=kind,
@@ -166,7 +191,7 @@ def _adapted(
         switch_s=round(cut - opened.at, 3),
         start_s=round(first - cut, 3),
         adapt_s=round(first - began, 3),
-        return_s=round(last - probes[0].at, 3) if probes else -1.0,
+        return_s=round(last - max(ended, probe), 3),
         bad_probes=max(f.breaker.bad_probes for f in facts),
         phases=_phases(split, facts, began, ended, slices, back),
     )

@@ -22,7 +22,7 @@ class SegmentDocument:
     reads: tuple[str, ...]
     """Segments whose output it reads."""
     units: tuple[str, ...]
-    """One per shard."""
+    """Those it begins with, one per shard; the statistics name the ones that run now."""
     stateful: bool
     paths: tuple[str, ...]
     """Of a split: its alternative paths, in their order."""
@@ -98,7 +98,9 @@ def topology(deployment: Deployment) -> TopologyDocument:
                 kind=segment.kind,
                 operators=segment.operators,
                 reads=tuple(deployment.producer(name).name for name in segment.inputs),
-                units=tuple(f"{segment.name}#{shard}" for shard in range(segment.shards)),
+                units=tuple(
+                    str(unit) for unit in deployment.units() if unit.segment == segment.name
+                ),
                 stateful=segment.stateful,
                 paths=segment.paths,
                 batch_s=segment.batch_epochs * deployment.epoch_s,

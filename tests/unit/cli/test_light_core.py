@@ -31,21 +31,6 @@ def holdfast(folder, *args, hidden=EXTRAS):
     )
 
 
-def test_help_loads_no_package_but_typer():
-    """Rich, numpy and the rest stay out of the way of a quick answer."""
-    code = (
-        "import sys; sys.argv = ['holdfast', '--help']\n"
-        "from holdfast.cli import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = ('rich', 'pydantic', 'yaml', 'numpy', 'scipy', 'highspy', 'pyspark', 'pyarrow')\n"
-        "print([name for name in heavy if name in sys.modules], file=sys.stderr)"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Commands:" in said.stdout
-    assert said.stderr.strip() == "[]"
-
-
 def test_options_stand_in_groups(tmp_path):
     """Those of a method under its name, what every command has at the end."""
     said = holdfast(tmp_path, "plan", "--help")

@@ -1,6 +1,7 @@
 """`holdfast paths` on a run directory."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -139,3 +140,16 @@ def test_settings_are_checked():
         with_paths(Policy(), DEPLOYMENT, ["open_s=soon"])
     with pytest.raises(BadInputError, match="greater than 0"):
         with_paths(Policy(), DEPLOYMENT, ["open_s=0"])
+
+
+def test_a_run_without_splits_says_so(ask, monkeypatch):
+    """Rather than nothing."""
+    monkeypatch.setattr(Client, "splits", ())
+    assert "no operator of this run has alternative paths" in ask()
+
+
+def test_what_a_path_raised_is_shown_as_it_is(ask, monkeypatch):
+    """Brackets of a message are no markup."""
+    split = replace(SPLIT, paths=(path("model", "open", why="[CANNOT_PARSE] row"), path("rules")))
+    monkeypatch.setattr(Client, "splits", (split,))
+    assert "[CANNOT_PARSE] row" in ask()

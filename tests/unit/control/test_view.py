@@ -10,7 +10,9 @@ from tests.unit.control.world import A, B, started
 from holdfast.cli.live import busy, failures, live_view, retries, tracebacks
 from holdfast.control import codec
 from holdfast.control import events as e
-from holdfast.control.view import summary, view
+from holdfast.control.shell.lines import to_line
+from holdfast.control.status import summary
+from holdfast.control.view import view
 
 pytestmark = pytest.mark.unit
 
@@ -160,9 +162,9 @@ def test_messages_survive_the_wire():
     beat = e.Heartbeat(
         cause="c", node="n", incarnation="i", reports=(report,), gauges=e.Gauges(cpu=0.5)
     )
-    assert codec.message_from_json(json.loads(codec.line(codec.message_to_json(beat)))) == beat
+    assert codec.message_from_json(json.loads(to_line(codec.message_to_json(beat)))) == beat
     for command in started().exit("n0"):
         if command.kind == "start_unit":
-            data = json.loads(codec.line(codec.command_to_json(command)))
-            assert data["unit"] == "a.0#0"
-            assert codec.command_from_json(data) == command
+            data = json.loads(to_line(codec.order_to_json(3, command)))
+            assert data["command"]["unit"] == "a.0#0"
+            assert codec.order_from_json(data) == (3, command)

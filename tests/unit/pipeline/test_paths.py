@@ -113,6 +113,50 @@ def test_a_nondeterministic_path_makes_a_nondeterministic_split():
     assert split().operator("score").deterministic
 
 
+def counting(**options):
+    """Two paths that count, after maps of their own."""
+    p = Pipeline("p")
+    counted = p.source("rows", Rate(5)).paths(
+        "count",
+        a=lambda s: s.map("x", step("x")).aggregate(
+            "sum", step("sum"), output="update", upsert_key="k"
+        ),
+        b=lambda s: s.aggregate("sum", step("sum"), output="update", upsert_key="k"),
+        **options,
+    )
+    p.sink("out", counted, Parquet("out"))
+    return p
+
+
+def test_a_path_may_keep_state():
+    """Then its split does, with the output of its paths; fresh or shared is part of what runs."""
+    p = counting()
+    split = p.operator("count")
+    assert (split.keeps_state, split.mode, split.upsert_key) == (True, "upsert", ("k",))
+    assert [path.kind for path in paths_of(split).paths] == ["aggregate", "aggregate"]
+    assert [one.name for one in paths_of(split).paths[0].up_to_state().operators] == ["x"]
+    (fresh,) = [one for one in deploy(p).segments if one.name == "count"]
+    assert (fresh.stateful, fresh.shared_state, fresh.shards) == (True, False, 1)
+    made = deploy(counting(state="shared"))
+    assert made.segment("count").shared_state
+    assert Deployment.from_json(made.to_json()) == made
+    assert fingerprints(p)["count"] != fingerprints(counting(state="shared"))["count"]
+
+
+def test_one_path_may_keep_state_and_another_none():
+    """As long as nothing is shared: one with state begins with none."""
+    p = Pipeline("p")
+    scored = p.source("rows", Rate(5)).paths(
+        "score",
+        model=lambda s: s.stateful("m", step("m"), one_epoch_per_batch=True),
+        rules=lambda s: s.map("r", step("r")),
+    )
+    p.sink("out", scored, Parquet("out"))
+    assert [path.kind for path in paths_of(p.operator("score")).paths] == ["stateful", "map"]
+    made = deploy(p, batch_epochs=4).segment("score")
+    assert (made.stateful, made.batch_epochs) == (True, 1)
+
+
 def table_join(s):
     other = s.pipeline.table("names", Table("names.csv", "id bigint"))
     return s.join(other, on="id")
@@ -124,7 +168,32 @@ def table_join(s):
         ({"a": lambda s: s.map("x", step("x"))}, "score: needs at least two paths"),
         ({"b": lambda s: s}, "score:b: does nothing"),
         ({"b": lambda s: None}, "score:b: must return a stream"),
-        ({"b": lambda s: s.aggregate("x", step("x"))}, "'x' is a aggregate"),
+        ({"b": lambda s: s.map("x", step("x")), "standby": "hot"}, "score:standby: must return"),
+        ({"b": lambda s: s.aggregate("x", step("x"), key="k", shards=2)}, "'x' asks for shards"),
+        (
+            {"b": lambda s: s.aggregate("x", step("x"), key="k", max_shards=4)},
+            "'x' asks for shards, and a path has one",
+        ),
+        (
+            {"b": lambda s: s.aggregate("x", step("x")).stateful("y", step("y"))},
+            "score:b: 'x' and 'y' keep state, and a path has room for one",
+        ),
+        (
+            {
+                "a": lambda s: s.map("x", step("x"), deterministic=False),
+                "b": lambda s: s.aggregate("y", step("y")),
+            },
+            "its paths keep state, so 'x' must be deterministic",
+        ),
+        (
+            {"b": lambda s: s.aggregate("x", step("x"), output="update", key="k")},
+            "score: its path 'b' gives upserts by k, 'a' gives appends",
+        ),
+        (
+            {"b": lambda s: s.aggregate("x", step("x")), "state": "shared"},
+            "score:a: keeps no state that it could share",
+        ),
+        ({"b": lambda s: s.map("x", step("x")), "state": "hot"}, "unknown state 'hot'"),
         ({"b": lambda s: s.union("u", s.map("v", step("v")))}, "'u' is a union"),
         ({"b": lambda s: s.map("x", step("x"), on_error="quarantine")}, "'x' quarantines"),
         ({"b": table_join}, "joins a static table"),
@@ -138,7 +207,18 @@ def table_join(s):
                     n=lambda t: t.map("n", step("n")),
                 )
             },
-            "only the outermost split",
+            "only the outermost split can name the path",
+        ),
+        (
+            {
+                "b": lambda s: s.paths(
+                    "i",
+                    state="shared",
+                    m=lambda t: t.aggregate("m", step("m")),
+                    n=lambda t: t.aggregate("n", step("n")),
+                )
+            },
+            "only the outermost split can say that paths share state",
         ),
     ],
 )

@@ -1,5 +1,7 @@
 """Splits that take another path, on the records of a run directory."""
 
+from dataclasses import replace
+
 import pytest
 
 from holdfast.deployment import Boundary, Deployment, Segment
@@ -109,3 +111,18 @@ def test_unknown_paths_are_refused(log):
     """With the names there are."""
     with pytest.raises(BadInputError, match="score: no path 'x'; there are: model, rules"):
         take(log, SPLIT, "x", reason="typo")
+
+
+def test_paths_that_share_state_go_on_with_that_of_the_last_batch_published(log):
+    """The unit that has it, and the batch, follow from the records; it may not be committed."""
+    shared = replace(SPLIT, stateful=True, shared_state=True)
+    published(log, "score.0#0", 0, after=-1, upto=3)
+    published(log, "score.0#0", 1, after=3, upto=5)
+    log.records.execute(
+        Put(ranges("score.0#0"), 2, Range(unit="score.0#0", number=2, after=5, upto=8))
+    )
+    take(log, shared, "rules", reason="test")
+    assert birth(log, "score.1#0") == Birth(epoch=5, parents=(("score.0#0", 1),), shared=True)
+    # Left before it has run anything, it hands on the state that it was born with.
+    take(log, shared, "model", reason="test")
+    assert birth(log, "score.2#0") == Birth(epoch=5, parents=(("score.1#0", -1),), shared=True)

@@ -37,6 +37,7 @@ class OnDisk(Memory):
         return found
 
 
+@pytest.mark.sample(first={0, 24})
 @pytest.mark.parametrize("first", range(0, SAMPLE, 24))
 def test_every_row_arrives_once_whatever_happens(first):
     """Crashes, sleepers, two coordinators, nested changes, trimming: sinks get the exact rows."""

@@ -118,7 +118,7 @@ def test_the_topology_says_who_reads_whom(ask):
         "kind": "inner",
         "operators": ["m", "b"],
         "reads": ["a"],
-        "units": ["b#0", "b#1"],
+        "units": ["b.0#0", "b.0#1"],
         "stateful": True,
         "paths": [],
         "batch_s": 2.0,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, assert_never
 
 from holdfast.clock import Clock, SystemClock
-from holdfast.control import codec
 from holdfast.control import election as el
+from holdfast.control.shell.lines import to_line
 from holdfast.control.shell.seat import Seat
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.state import State
@@ -111,7 +111,7 @@ class Follower:
             return
         try:
             greeting = {"role": "coordinator", "token": endpoint.token, "name": self._name}
-            writer.write(codec.line(greeting) + b"\n")
+            writer.write(to_line(greeting) + b"\n")
             self._feed(el.Reached())
             while not self._outcome.done() and not self._is_outdated(endpoint):
                 with contextlib.suppress(TimeoutError):

@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from holdfast.control import codec
 from holdfast.control.facts import Fact
+from holdfast.control.shell.lines import to_line
 from holdfast.control.state import State
 from holdfast.errors import BadInputError, CorruptLogError
 from holdfast.rundir.paths import temporary_path
@@ -55,7 +56,7 @@ class Replay:
 
 def encode(seq: int, body: dict[str, Any]) -> bytes:
     """One line: eight hexadecimal digits of CRC-32 of the rest, a blank, JSON."""
-    return _line(codec.line({"seq": seq, **body}))
+    return _line(to_line({"seq": seq, **body}))
 
 
 def read(path: Path) -> Replay | None:

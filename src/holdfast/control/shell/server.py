@@ -31,6 +31,7 @@ from holdfast.control import events as e
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
 from holdfast.control.shell.carriers import Carriers
+from holdfast.control.shell.lines import to_line
 from holdfast.control.shell.seat import Seat
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.control.view import view
@@ -73,7 +74,7 @@ class Peer:
         self._writer = writer
 
     def send(self, message: Mapping[str, Any]) -> None:
-        self.send_line(codec.line(message) + b"\n")
+        self.send_line(to_line(message) + b"\n")
 
     def send_line(self, line: bytes) -> None:
         """Queue a line; a peer that does not read is cut off rather than waited for."""
@@ -113,7 +114,7 @@ class Shown:
         if self._line is None or now - self._made_at > SHOW_SHARE * self.cost_s:
             start = time.perf_counter()
             shown = view(coordinator, now, followers=followers)
-            self._line = codec.line({"ok": True, "result": shown.to_json()}) + b"\n"
+            self._line = to_line({"ok": True, "result": shown.to_json()}) + b"\n"
             self._made_at = now
             self.cost_s = time.perf_counter() - start
         return self._line
@@ -238,7 +239,7 @@ class Shell:
     def _act(self, command: c.Command) -> None:
         match command:
             case c.Record():
-                log.info("%s", codec.line(codec.fact_to_json(command.fact)).decode())
+                log.info("%s", to_line(codec.fact_to_json(command.fact)).decode())
             case c.TakePath():
                 self._take_path(command)
             case c.StartUnit() | c.StopUnit() | c.StartProbe() | c.StopProbe():
@@ -343,9 +344,10 @@ class Shell:
         try:
             while True:
                 match await _receive(reader):
-                    case {"exited": {"node": str(node), "pid": int(pid)}}:
+                    case {"exited": {"node": str(node), "pid": int(pid), **more}}:
                         cause = self._cause(f"exit-{node}")
-                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid))
+                        retired = more.get("retired") is True
+                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid, retired=retired))
                     case {"trouble": str(trouble)}:
                         cause = self._cause("trouble")
                         self.feed(e.LauncherTroubled(cause=cause, trouble=trouble))
@@ -438,6 +440,7 @@ def _handover(request: Mapping[str, Any], cause: str) -> e.HandoverRequested:
         parents=tuple(UnitId.parse(str(name)) for name in request["parents"]),
         children=tuple(UnitId.parse(str(name)) for name in request["children"]),
         reason=str(request.get("reason", "")),
+        node=str(request.get("node", "")),
     )
 
 

@@ -3,8 +3,8 @@
 A connection begins with a greeting {"role": ..., "token": ...}, answered by {"ok": true} or by
 {"ok": false, "error": ...}. Then
 - a `node` sends hello and heartbeats and gets {"term", "command"};
-- a `launcher` sends {"exited": {"node", "pid"}} and {"trouble": LINE}, empty when that is over, and
-  gets {"term", "fence": {"node", "pid"}};
+- a `launcher` sends {"exited": {"node", "pid", "retired"}} and {"trouble": LINE}, empty when it is
+  over, and gets {"term", "fence": {"node", "pid"}};
 - another `coordinator` gets {"term"} ten times a second, and {"over": true} when the run ends;
 - a `control` connection sends {"op": ..., ...} and gets {"ok": true, "result": ...} or
   {"ok": false, "error": ...}; after {"op": "subscribe", "every_s": s} it gets views until the end.
@@ -19,7 +19,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from holdfast.control import codec
+from holdfast.control.shell.lines import to_line
 from holdfast.errors import HoldfastError
 from holdfast.rundir.endpoint import Endpoint
 
@@ -61,7 +61,7 @@ class LineSocket:
     def send(self, message: Mapping[str, Any]) -> None:
         try:
             with self._sending:
-                self._socket.sendall(codec.line(message) + b"\n")
+                self._socket.sendall(to_line(message) + b"\n")
         except OSError as error:
             raise ConnectionLostError(f"connection lost: {error}") from None
 

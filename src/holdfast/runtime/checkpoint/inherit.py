@@ -2,7 +2,8 @@
 
 A `run` change names its parents, and their seals the batch whose committed state is handed over
 (`holdfast.streams.handover`). Each parent has a checkpoint per generation; whichever has committed
-that batch will do, as all of them have run the same ranges.
+that batch will do, as all of them have run the same ranges. So will one that was kept, or made by
+running a batch again, whose unit had published it and died.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from holdfast.errors import BadInputError
 from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.blocks import Part, compose_checkpoint
 from holdfast.runtime.checkpoint.clone import batch_number, generations, make_checkpoint
+from holdfast.runtime.checkpoint.kept import committed
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 
@@ -62,7 +64,7 @@ def inherit(
         owned = block_of(mine, most) if most > 1 else whole
         if not (owned.holds(block) or block.holds(owned)) or (most == 1 and mine != groups):
             continue
-        found = _committed(log, parent, batch, rows)
+        found = commit_of(log, parent, batch, rows)
         if found is None:
             if batch == BIRTH:
                 continue  # it was begun with no state, and has run nothing
@@ -104,8 +106,13 @@ def committed_batches(log: SliceLog, unit: str, rows: int) -> set[int]:
     return found
 
 
-def _committed(log: SliceLog, unit: str, batch: int, rows: int) -> tuple[str, int] | None:
+def commit_of(log: SliceLog, unit: str, batch: int, rows: int) -> tuple[str, int] | None:
     """The newest checkpoint that has committed a batch, and Spark's number of it."""
+    return _newest(log, unit, batch, rows) or committed(log, unit, rows).get(batch)
+
+
+def _newest(log: SliceLog, unit: str, batch: int, rows: int) -> tuple[str, int] | None:
+    """The same among the checkpoints of generations."""
     home = log.layout.checkpoints(unit)
     for generation in reversed(generations(log.store.below(home))):
         name = f"{home}/{generation_word(generation)}"

@@ -29,9 +29,12 @@ REPLICAS = 2
 
 def keep(folder: Storage, generation: int, batch: int, *, unit: str, crash: Crash) -> None:
     """Keep the checkpoint of a generation as it is after a batch; -1: as it was born."""
-    clone_between(
-        folder, generation_word(generation), f"kept-{batch + 1:010d}", unit=unit, crash=crash
-    )
+    clone_between(folder, generation_word(generation), kept_name(batch), unit=unit, crash=crash)
+
+
+def kept_name(batch: int) -> str:
+    """What the checkpoint after a batch is called that is kept; -1: as the unit was born."""
+    return f"kept-{batch + 1:010d}"
 
 
 def kept(folder: Storage) -> list[int]:
@@ -55,7 +58,7 @@ def drop_kept(
         if record is None or record.upto <= epoch:
             for older in known:
                 if older < newer:
-                    name = f"kept-{older + 1:010d}"
+                    name = kept_name(older)
                     folder.remove_folder(name, aside=f".{name}-{new_id()}.gone")
             return
 

@@ -327,6 +327,7 @@ class NodeProgram:
                     suspended += stopped
                 except (psutil.Error, OSError):
                     known.pop(pid, None)
+            news = suspended > self._gauges.suspended
             self._gauges = Gauges(
                 cpu=round(cpu, 3),
                 memory_bytes=memory,
@@ -334,6 +335,8 @@ class NodeProgram:
                 worker_bytes=workers,
                 suspended=suspended,
             )
+            if news:
+                self._beat_now.set()
 
     def _gauges_s(self) -> float:
         judged = self._settings.judged

@@ -26,8 +26,17 @@ class NotHealedError(CheckFailedError):
         super().__init__(f"{unit}: slice {number} is lost ({what}) and cannot be made again: {why}")
 
 
+class NotCommittedError(CheckFailedError):
+    """State that others are to go on with is not there and cannot be made."""
+
+    def __init__(self, unit: str, batch: int, why: str) -> None:
+        super().__init__(
+            f"{unit}: its state after batch {batch} was never committed and cannot be made: {why}"
+        )
+
+
 class Healer(Protocol):
-    """Makes lost slices again."""
+    """Makes again what was lost: slices, and state that was never committed."""
 
     def heal(self, inputs: Inputs, after: int, upto: int, *, heeded: int, tell: Tell) -> int | None:
         """See that the slices of a range are whole on these boundaries.
@@ -37,9 +46,20 @@ class Healer(Protocol):
         """
         ...
 
+    def commit(self, unit: str, batch: int, *, tell: Tell) -> None:
+        """See that some checkpoint of a unit has the state after a batch that it has published.
+
+        It may have died before it had committed that. Then the batch is run again from its recorded
+        range, and gives the rows that were published. Raises `NotCommittedError`.
+        """
+        ...
+
 
 class NoHealer:
     """Where slices are only read, as in tests of a unit alone."""
 
     def heal(self, inputs: Inputs, after: int, upto: int, *, heeded: int, tell: Tell) -> int | None:  # noqa: ARG002 - as told
         return None
+
+    def commit(self, unit: str, batch: int, *, tell: Tell) -> None:
+        """Whoever needs the state says what is missing."""

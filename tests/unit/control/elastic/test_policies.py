@@ -145,7 +145,7 @@ def test_a_decision_is_waited_for():
     assert scaler.report([report(30.0, [0.9])])
 
 
-@settings(max_examples=8)
+@settings(max_examples=3)
 @given(rates=st.lists(st.floats(0, 8000), min_size=1, max_size=8), hot=st.integers(0, MOST - 1))
 def test_any_lasting_load_is_held_if_a_shape_holds_it(rates, hot):
     """Whatever came before, a load that one shard per partition holds leaves no lag in the end."""

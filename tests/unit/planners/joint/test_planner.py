@@ -96,7 +96,7 @@ def test_json_contract() -> None:
 
 def test_infeasible_contract_and_the_nearest_bound() -> None:
     """What cannot be kept is answered with a bound that can, and just so."""
-    request = PlanRequest(max_recovery=1.0, max_replicas=0)
+    request = PlanRequest(max_recovery=1.0, max_replicas=0, intervals=(1.0, 2.0, 4.0))
     found = plan(request)
     data = found.to_json()
     assert not found.feasible
@@ -170,11 +170,14 @@ def test_so_many_nodes_as_asked_for() -> None:
 
 def test_an_outage_that_no_plan_avoids() -> None:
     """The nearest outage is told, and can be kept."""
-    found = plan(PlanRequest(max_outage=0.5, nodes=None, max_replicas=0))
+    request = PlanRequest(
+        max_outage=0.5, nodes=None, max_replicas=0, intervals=(1.0, 4.0), snapshots=(1, 10)
+    )
+    found = plan(request)
     assert not found.feasible
     nearest = found.nearest["max_outage"]
     assert nearest is not None
-    assert plan(PlanRequest(max_outage=nearest * (1 + 1e-6), nodes=None, max_replicas=0)).feasible
+    assert plan(replace(request, max_outage=nearest * (1 + 1e-6))).feasible
 
 
 def test_required_and_forbidden_boundaries() -> None:

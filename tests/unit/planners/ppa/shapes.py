@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hypothesis import reject
+
+from holdfast.planners.ppa.fidelity import FidelityModel
+from holdfast.planners.ppa.mc_trees import McTree, TooManyTreesError, list_trees
 from holdfast.testing.generators import ppa_random
 from holdfast.topology.graph import Edge, Operator, Topology
 
@@ -64,3 +68,11 @@ def mixed(count: int) -> list[Topology]:
         if 32 <= topology.task_count <= 42:
             found.append(topology)
     return found
+
+
+def few_trees(model: FidelityModel) -> list[McTree]:
+    """All trees; a topology with few tasks that has tens of thousands of them is drawn again."""
+    try:
+        return list_trees(model)
+    except TooManyTreesError:
+        reject()

@@ -11,6 +11,7 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.deployment.blocks import even_blocks
 from holdfast.errors import BadInputError
 from holdfast.runtime.checkpoint.inherit import inherit
+from holdfast.runtime.checkpoint.kept import kept_name
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
@@ -34,8 +35,9 @@ def log():
 
 
 def checkpoint(log, generation, *, batch, spark_batch):
-    """Of the parent, with one committed batch of ours."""
-    name = f"checkpoints/{PARENT}/{generation:06d}"
+    """Of the parent, with one committed batch of ours; a generation may be a name."""
+    last = generation if isinstance(generation, str) else f"{generation:06d}"
+    name = f"checkpoints/{PARENT}/{last}"
     put_checkpoint(log.store, name, WHOLE, batch=spark_batch)
     offset = json.dumps({"offset": batch + 1, "timestamp": 0})
     plan = read(log.store, f"{name}/offsets/{spark_batch}").splitlines()[:2]
@@ -57,6 +59,15 @@ def test_whichever_generation_has_committed_the_batch_will_do(log):
     lines = read(log.store, f"{name}/offsets/9").splitlines()
     # Spark goes on as if nothing had been read: the heir's own first batch is 0.
     assert json.loads(lines[2]) == {"offset": 0, "timestamp": 0}
+
+
+def test_a_commit_that_was_made_afterwards_will_do(log):
+    """No generation has committed the batch: it was run again, and is kept beside them."""
+    checkpoint(log, 2, batch=6, spark_batch=5)
+    checkpoint(log, kept_name(7), batch=7, spark_batch=0)
+    name = make(log, [(PARENT, 7)])
+    ids = logged(log.store, f"{name}/commits/0")["stateUniqueIds"]["0"]
+    assert ids == [[f"checkpoints/{PARENT}/kept-0000000008-{p}"] for p in (2, 3)]
 
 
 def test_a_parent_that_was_never_run_leaves_nothing(log):

@@ -75,3 +75,21 @@ def test_only_the_path_that_is_taken_is_broken(tmp_path):
         sabotage_path(tmp_path, "score", "rules")
     )
     assert changed(one) is one
+
+
+def test_what_keeps_state_is_broken_before_it(tmp_path):
+    """It may give out nothing for a while, so a way in behind it would not be passed."""
+    kinds = ("map", "aggregate", "map")
+    chain = tuple(
+        PipelineOperator(name=f"{kind}{i}", kind=kind, inputs=("a",), function=lambda frame: frame)
+        for i, kind in enumerate(kinds)
+    )
+    split = PipelineOperator(
+        name="score",
+        kind="stateful",
+        inputs=("a",),
+        function=Paths(paths=(Path(name="model", operators=chain),)),
+    )
+    changed = sabotaged(taking("score", "model"), "score", "model", tmp_path)(split)
+    names = [one.name for one in paths_of(changed).paths[0].operators]
+    assert names == ["map0", "sabotage", "aggregate1", "map2"]

@@ -27,6 +27,8 @@ from holdfast.storage.local import LocalStorage, temporary_name
 pytestmark = pytest.mark.unit
 
 EPOCH_S = 1.0
+BATCHES = 8
+"""Of a generation."""
 DEPLOYMENT = Deployment(
     pipeline="p",
     epoch_s=EPOCH_S,
@@ -95,9 +97,9 @@ def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
     wall = ManualClock(time.time())
     (tmp_path / unit_folder("a.0#0") / SKIPS).mkdir(parents=True)
     counts = []
-    for generation in range(1, 41):
+    for generation in range(1, 13):
         units = source(tmp_path, generation, wall), exporter(tmp_path, generation, wall)
-        for _ in range(5):
+        for _ in range(BATCHES):
             wall.advance(EPOCH_S)
             for unit in units:
                 run_batch(unit)
@@ -106,9 +108,9 @@ def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
         found = [path for path in tmp_path.rglob("*") if path.is_file()]
         counts.append(len([path for path in found if not path.name.startswith("part-")]))
         litter(tmp_path, generation, wall.now())
-    # Two trims are 16 batches apart, so the counts go up and down with a period of 16 generations.
-    assert SliceLog(tmp_path).newest_batch("x.0#0") == 40 * 5 - 1
-    assert max(counts[24:]) <= max(counts[8:24])
+    # Two trims are 16 batches apart, so the counts go up and down with a period of 2 generations.
+    assert SliceLog(tmp_path).newest_batch("x.0#0") == 12 * BATCHES - 1
+    assert max(counts[8:]) <= max(counts[4:8])
 
 
 def test_rows_put_aside_leave_no_temporaries(tmp_path):

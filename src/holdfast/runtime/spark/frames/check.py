@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.tables import WithTables
 from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us, mark_windows
+from holdfast.runtime.spark.frames.splits import each_path, same_columns, same_state
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
@@ -107,44 +108,27 @@ def _check(
         empty_stream(spark, schemas[name], _event_time(pipeline, schemas[name]))
         for name in operator.inputs
     ]
-    for other in _other_paths(operator):
-        _same_columns(operator, other, _call(other, frames), _call(operator, frames))
-        _check_plan(other, examine(_call(other, frames), frames, ()), spark)
+    split, plans = paths_of(operator), []
+    if split is not None:
+        operator, *others = each_path(operator, split)
+        for other in others:
+            made = _call(other, frames)
+            same_columns(operator, other, made, _call(operator, frames))
+            plans.append(examine(made, frames, ()))
+            _check_plan(other, plans[-1], spark)
+            _check_times(pipeline, other, made)
+        if split.shared_state:
+            same_state(operator, split, lambda before: _call(before, frames))
     result = _call(operator, frames)
     function = operator.function
     plan = examine(result, frames, function.given if isinstance(function, WithTables) else ())
     _check_plan(operator, plan, spark)
     warnings.extend(f"{operator.name}: {text}" for text in plan.warnings)
     _need_columns(operator, operator.upsert_key, result.schema, "own output")
-    if operator.kind == "map":
-        _check_event_time(pipeline, operator, result)
-    if operator.kind == "aggregate":
-        _check_window_time(pipeline, operator, result)
-    if operator.kind == "join":
-        _check_join_time(pipeline, operator, result)
-    windows = plan.stateful and all(step.windows for step in plan.stateful)
+    _check_times(pipeline, operator, result)
+    steps = [step for one in (plan, *plans) for step in one.stateful]
+    windows = bool(steps) and all(step.windows for step in steps)
     return mark_windows(result.schema) if windows else result.schema
-
-
-def _other_paths(operator: PipelineOperator) -> list[PipelineOperator]:
-    """A split on each of its paths but the first."""
-    split = paths_of(operator)
-    names = split.names[1:] if split is not None else ()
-    return [replace(operator, function=split.taking(name)) for name in names if split is not None]
-
-
-def _same_columns(
-    operator: PipelineOperator, other: PipelineOperator, made: DataFrame, first: DataFrame
-) -> None:
-    """All paths of a split give the same columns: what reads it must not notice."""
-    split, taken = paths_of(operator), paths_of(other)
-    mine, theirs = first.schema.simpleString(), made.schema.simpleString()
-    if mine != theirs and split is not None and taken is not None:
-        raise BadInputError(
-            f"its path {taken.taken!r} gives {theirs}, {split.names[0]!r} gives {mine}",
-            where=operator.name,
-            hint="all paths must have the same columns, in the same order",
-        )
 
 
 def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
@@ -153,6 +137,15 @@ def _event_time(pipeline: Pipeline, schema: StructType) -> str | None:
         return None
     column = pipeline.event_time.column
     return column if isinstance(schema[column].dataType, TimestampType) else None
+
+
+def _check_times(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:
+    if operator.kind == "map":
+        _check_event_time(pipeline, operator, result)
+    if operator.kind == "aggregate":
+        _check_window_time(pipeline, operator, result)
+    if operator.kind == "join":
+        _check_join_time(pipeline, operator, result)
 
 
 def _check_event_time(pipeline: Pipeline, operator: PipelineOperator, result: DataFrame) -> None:

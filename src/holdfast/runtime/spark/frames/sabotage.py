@@ -1,9 +1,9 @@
 """A way into the functions of a path, for fault schedules that want them to fail.
 
-A map behind the path's last one looks at a file of the run before every batch of rows, and does
-what it says: `slp` stops its own process, `thr` takes so many milliseconds for every row, `mem`
-keeps so many megabytes more every second, `err` raises. Without the file it passes rows on. It is
-there only if the run was started to be broken.
+A map behind the path's last one, or before what keeps state, looks at a file of the run before
+every batch of rows, and does what it says: `slp` stops its own process, `thr` takes so many
+milliseconds for every row, `mem` keeps so many megabytes more every second, `err` raises. Without
+the file it passes rows on. It is there only if the run was started to be broken.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.pipeline.operators import PipelineOperator
+from holdfast.pipeline.paths import Path as AlternativePath
 from holdfast.pipeline.paths import paths_of
 from holdfast.rundir.paths import sabotage_path
 
@@ -83,7 +84,10 @@ def _leak(mb_s: float) -> None:
 def sabotaged(
     change: Callable[[PipelineOperator], PipelineOperator], split: str, path: str, root: Path
 ) -> Callable[[PipelineOperator], PipelineOperator]:
-    """The change of a pipeline that takes a path, with the way in behind the path's last map."""
+    """The change of a pipeline that takes a path, with the way in at its end.
+
+    Before what keeps state: it may give out no rows for a while.
+    """
     saboteur = Saboteur(place=str(sabotage_path(root, split, path)))
 
     def both(operator: PipelineOperator) -> PipelineOperator:
@@ -91,11 +95,13 @@ def sabotaged(
         known = paths_of(operator)
         if operator.name != split or known is None:
             return operator
-        last = PipelineOperator(name="sabotage", kind="map", inputs=(), function=saboteur)
-        paths = tuple(
-            replace(one, operators=(*one.operators, last)) if one.name == path else one
-            for one in known.paths
-        )
+        added = PipelineOperator(name="sabotage", kind="map", inputs=(), function=saboteur)
+        paths = tuple(_with(one, added) if one.name == path else one for one in known.paths)
         return replace(operator, function=replace(known, paths=paths))
 
     return both
+
+
+def _with(path: AlternativePath, added: PipelineOperator) -> AlternativePath:
+    place = len(path.up_to_state().operators) if path.keeper else len(path.operators)
+    return replace(path, operators=(*path.operators[:place], added, *path.operators[place:]))

@@ -19,7 +19,7 @@ from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import SparkSource
 from holdfast.runtime.checkpoint.align import plan_again
 from holdfast.runtime.checkpoint.clone import clone_between, make_stateless
-from holdfast.runtime.checkpoint.kept import committed
+from holdfast.runtime.checkpoint.kept import committed, kept_name
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.damage import Damage, Inputs, find_damage, inputs_of
 from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog, SupersededError
@@ -30,7 +30,7 @@ from holdfast.runtime.spark.units.replay import (
     drop_files,
     read_natively,
 )
-from holdfast.runtime.units.healing import NotHealedError, Tell
+from holdfast.runtime.units.healing import NotCommittedError, NotHealedError, Tell
 from holdfast.runtime.units.positions import SourcePosition
 from holdfast.runtime.units.sources import WATERMARK, EpochRows, read_batch, split_late, write_rows
 from holdfast.runtime.units.threads import UnitContext
@@ -44,6 +44,13 @@ from holdfast.streams.repair import Repairs, Replay, replays
 log = logging.getLogger("holdfast.spark")
 
 KEEP_MORE = "with --ack-levels 2 or more, what that takes is kept for longer"
+COMMIT_S = 0.5
+"""How long a unit that was left may take to commit what it has published: it is told to stop, and
+to wait for it is sooner than to run the batch again."""
+LOOK_S = 0.02
+REPLAY_S = 30.0
+"""A batch that is run again for its state may take so long: its function may hang, which is why the
+unit was left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +118,35 @@ class SparkHealer:
             drop_files(context, files)
         self._crash.at("after-repair-record", context.name, number)
 
+    def commit(self, unit: str, batch: int, *, tell: Tell) -> None:
+        context = self._workshop.context(UnitId.parse(unit), REPLAYED)
+        rows = self._rows(context)
+        deadline = time.monotonic() + COMMIT_S
+        while batch not in (found := committed(self._log, unit, rows)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(LOOK_S)
+        else:
+            return
+        tell(f"running batch {batch} of {unit} again, whose state was not committed")
+        try:
+            with self._workshop.alone:
+                self._commit(context, batch, found, tell)
+        except (HoldfastError, PySparkException, OSError) as error:
+            raise NotCommittedError(unit, batch, _why(error)) from error
+        log.warning("%s: batch %d was run again for its state, never committed", unit, batch)
+
+    def _commit(
+        self, context: UnitContext, batch: int, found: Mapping[int, tuple[str, int]], tell: Tell
+    ) -> None:
+        """Put the state after a batch beside the checkpoints of its unit."""
+        (replay,) = self._planned(context, (batch,), found)
+        with self._replaying(context, replay, found.get(replay.commit), tell) as (name, again):
+            again.commit(REPLAY_S)
+            commits = [int(n) for n in self._log.store.names(f"{name}/commits") if n.isdigit()]
+            home = self._log.layout.checkpoints(context.name)
+            self._clone(context, name, f"{home}/{kept_name(batch)}", newest=max(commits))
+
     # Batches run again
 
     def _made(
@@ -147,7 +183,22 @@ class SparkHealer:
         commit: tuple[str, int] | None,
         tell: Tell,
     ) -> Mapping[int, Files]:
-        """The files of a unit's batches; what they read is made again first, if need be."""
+        """The files of a unit's batches."""
+        with self._replaying(context, replay, commit, tell) as (_, again):
+            return again.replay()
+
+    @contextmanager
+    def _replaying(
+        self,
+        context: UnitContext,
+        replay: Replay,
+        commit: tuple[str, int] | None,
+        tell: Tell,
+    ) -> Iterator[tuple[str, ReplayUnit]]:
+        """A unit that runs batches again, and its checkpoint, which goes afterwards.
+
+        What the batches read is made again first, if need be.
+        """
         records = [
             self._log.need_range(context.name, number)
             for number in range(replay.first, replay.last + 1)
@@ -164,8 +215,7 @@ class SparkHealer:
                 self._log.store.make_checkpoint(name)
             self._crash.at("before-replay", context.name, replay.last)
             home = self._log.store.below(name)
-            bench = self._workshop.bench(context)
-            return ReplayUnit(context, bench, replay, home, heed=upto).replay()
+            yield name, ReplayUnit(context, self._workshop.bench(context), replay, home, heed=upto)
 
     def _make_stateless(self, context: UnitContext, name: str, replay: Replay) -> None:
         folder, _, last = name.rpartition("/")

@@ -1,4 +1,4 @@
-"""Batches that a unit has run before, run once more: for their files, and for nothing else.
+"""Batches that a unit has run before, run once more: for their files, or for the state they leave.
 
 The unit itself may be running at the same time, elsewhere. So nothing is claimed, no record is put
 and the checkpoint is a clone of its own: what comes out are files that nobody knows of yet.
@@ -22,6 +22,7 @@ from holdfast.pipeline import Pipeline, SparkSource
 from holdfast.runtime.checkpoint.clone import batch_number
 from holdfast.runtime.log.slicelog import NondeterministicError
 from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.life import end_query
 from holdfast.runtime.spark.units.native import load_rows
 from holdfast.runtime.spark.units.unit import BatchFailedError, SparkUnit
 from holdfast.runtime.units.threads import UnitContext
@@ -64,6 +65,9 @@ class ReplayUnit(SparkUnit):
         self._home = checkpoint
         self._heed_repairs = heed
         self._made: dict[int, Files] = {}
+        self._ends_with = replay.last
+        """The batch that Spark is not to commit."""
+        self._given_up = False
 
     def replay(self) -> Mapping[int, Files]:
         """The files of the batches that are wanted; blocks until they are there."""
@@ -74,24 +78,49 @@ class ReplayUnit(SparkUnit):
             raise CheckFailedError(f"{self.context.name}: batch {min(missing)} did not run again")
         return self._made
 
+    def commit(self, limit_s: float) -> None:
+        """Run all batches and have the last one committed as well; blocks until it is."""
+        self._protocol = self.context.log.steps()
+        self._ends_with = self._replay.last + 1  # which is planned, and not run
+        timer = threading.Timer(limit_s, self._give_up)
+        timer.daemon = True
+        timer.start()
+        try:
+            self._run_query()
+        finally:
+            timer.cancel()
+        if self._given_up:
+            raise CheckFailedError(f"batch {self._replay.last} did not end in {limit_s:.0f} s")
+
     def stop(self) -> None:
         """The query ends by itself."""
 
+    def _give_up(self) -> None:
+        self._given_up = True
+        self._stopping.set()
+        if self._query is not None:
+            end_query(self._query, self.run_id)
+
+    def _not_planned(self, number: int, error: BaseException) -> None:
+        if number <= self._replay.last:
+            super()._not_planned(number, error)
+
     def _batch(self, frame: DataFrame, spark_batch: int) -> None:
-        try:
-            self._run_again(frame, spark_batch)
-        except Exception as error:  # noqa: BLE001 - told by `replay`
-            self._failure = error
+        number = self._number = batch_number(self._home, spark_batch, self._planned.spec.partitions)
+        if number <= self._replay.last:
+            try:
+                self._run_again(frame, number)
+            except Exception as error:  # noqa: BLE001 - told by `replay`
+                self._failure = error
         if self._failure is not None:
             raise BatchFailedError(type(self._failure).__name__)
-        if self._number == self._replay.last:
+        if number >= self._ends_with:
             self._stopping.set()
             raise BatchFailedError("all is done")
 
-    def _run_again(self, frame: DataFrame, spark_batch: int) -> None:
+    def _run_again(self, frame: DataFrame, number: int) -> None:
         context = self.context
-        number = self._number = batch_number(self._home, spark_batch, self._spec.partitions)
-        written = self._side.written(frame, number, hold=False)
+        written = self._planned.side.written(frame, number, hold=False)
         stored = self._stored(number)
         if stored is not None and stored.digest != content_digest(written.files):
             drop_files(context, written.files)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.deployment.blocks import block_of, groups_between
 from holdfast.errors import BadInputError
+from holdfast.runtime.checkpoint.inherit import BIRTH
 from holdfast.runtime.checkpoint.inherit import inherit as inherit_state
 from holdfast.runtime.spark.frames.placement import lies_by_key
+from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.streams.handover import Birth
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +26,7 @@ class Share:
     """Of its key groups: the first, and one past the last."""
     groups: Collection[int]
     partitions: int | None
-    """Of its operator's state; None: the number of shards is never changed."""
+    """Of its operator's state; None: it has none, or the number of shards is never changed."""
     unchecked: bool
     """Nobody has looked yet where Spark keeps its state."""
 
@@ -36,7 +39,7 @@ class Share:
             raise BadInputError(
                 "rows are moved before they are grouped, so its state does not lie by its key",
                 where=self.operator,
-                hint="do that in a map before it, or leave max_shards out",
+                hint="do that in a map before it, join by its key alone, or leave max_shards out",
             )
         self.unchecked = False
 
@@ -44,7 +47,8 @@ class Share:
 def share_of(context: UnitContext) -> Share:
     """What the change that made a unit gave it."""
     ranks, most = context.log.child(context.name).groups, context.segment.max_shards
-    partitions = block_of(ranks, most).count if most > 1 else None
+    keeps = most > 1 and context.segment.stateful
+    partitions = block_of(ranks, most).count if keeps else None
     return Share(
         operator=context.segment.name,
         ranks=ranks,
@@ -54,13 +58,16 @@ def share_of(context: UnitContext) -> Share:
     )
 
 
-def inherit(context: UnitContext, parents: Sequence[tuple[str, int]], *, rows: int) -> None:
+def inherit(context: UnitContext, born: Birth, *, rows: int, progress: Progress) -> None:
     """Begin with the state of others; `rows` of the clock source stand for one batch."""
+    for parent, batch in born.parents if born.shared else ():
+        if batch != BIRTH:
+            context.healer.commit(parent, batch, tell=lambda doing: progress.tell(doing=doing))
     inherit_state(
         context.log,
         context.unit,
         context.generation,
-        parents,
+        born.parents,
         context.segment,
         rows=rows,
         crash=context.crash,
