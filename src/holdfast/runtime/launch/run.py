@@ -218,6 +218,17 @@ class LocalRun:
     def add_spare(self, domain: str = "d0") -> str:
         return self.launcher.add_spare(domain)
 
+    @property
+    def begun_with(self) -> int:
+        """Nodes that it was launched with, spares not counted."""
+        return self.launcher.settings.nodes
+
+    def add_worker(self, domain: str = "d0") -> str:
+        return self.launcher.add_worker(domain)
+
+    def retire(self, node: str) -> None:
+        self.launcher.retire(node)
+
     def stop(self, deadline_s: float = 30.0) -> StopReport:
         """End the run: cleanly if possible within the deadline, by force after it."""
         if self._report is not None or not self._started:
