@@ -7,10 +7,10 @@ begin only, run nothing.
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
-import time
 from pathlib import Path
+
+from tests.spark.driving import drive, events, totals
 
 from holdfast.cli.resume import check_resume, reset_operators
 from holdfast.deployment import Deployment
@@ -19,25 +19,9 @@ from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-TIMEOUT_S = 240.0
-
-
-def events(epoch, seed):
-    return [
-        (START + dt.timedelta(seconds=epoch), f"k{(epoch + index) % 3}", epoch * 4 + index + seed)
-        for index in range(4)
-    ]
-
 
 def doubled(frame):
     return frame.selectExpr("ts", "key", "value * 2 AS value")
-
-
-def totals(frame):
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
-
-    return frame.groupBy("key").agg(F.sum("value").alias("total"))
 
 
 def labelled(frame):
@@ -77,23 +61,12 @@ def main(run: Path, generation: int, cuts: str, batches: int) -> int:
 
     wanted = log.newest_batch("out.0#0") + batches
     host = SparkUnitHost(deployment, app, run, keep_input=True)
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        for unit in deployment.units():
-            host.start(unit, generation, generation - 1 if generation else None)
-        while time.monotonic() < deadline:
-            found = host.poll()
-            failed = [status for status in found if status.state == "failed"]
-            if failed:
-                sys.stderr.write(f"{failed[0].unit}\n{failed[0].error}\n")
-                return 1
-            if any(item.unit.segment == "out" and item.batch >= wanted for item in found):
-                return 0
-            time.sleep(0.05)
-        sys.stderr.write(f"not reached: {found}\n")
-        return 3
-    finally:
-        host.close()
+    return drive(
+        host,
+        deployment.units(),
+        generation,
+        lambda found: any(it.unit.segment == "out" and it.batch >= wanted for it in found),
+    )
 
 
 if __name__ == "__main__":

@@ -34,10 +34,21 @@ def windows(frame):
     )
 
 
-def pipeline():
+def doubled(frame):
+    return frame.withColumn("value", F.col("value") * 2)
+
+
+def halved(frame):
+    return frame.withColumn("value", (F.col("value") / 2).cast("bigint"))
+
+
+def pipeline(*, mapped=False):
+    """With or without a map that keeps no state and scales as well."""
     p = Pipeline("rescaled", event_time=("ts", "1 second"), epoch="0.4s")
     source = Generator(function=events, schema="ts timestamp, key string, value bigint", seed=0)
     rows = p.source("events", source)
+    if mapped:
+        rows = rows.map("double", doubled, key="value", max_shards=2).map("halve", halved)
     p.sink("sums", rows.aggregate("window", windows, key="key", max_shards=4), Parquet("sums"))
     return p
 
@@ -45,12 +56,15 @@ def pipeline():
 class Rescaled(Running):
     """The pipeline above, which can be given other shards."""
 
-    def __init__(self, spark, folder, *, generation=1):
-        super().__init__(spark, pipeline(), folder, sink="sums", generation=generation)
+    def __init__(self, spark, folder, *, generation=1, mapped=False):
+        made = pipeline(mapped=mapped)
+        super().__init__(spark, made, folder, sink="sums", generation=generation)
 
-    def scale(self, shards):
-        segment = scalable(self.deployment, "window")
-        changes = rescale(self.log, segment, shards, reason="test")
+    def scale(self, shards, **others):
+        changes = []
+        for operator, number in {"window": shards, **others}.items():
+            segment = scalable(self.deployment, operator)
+            changes += rescale(self.log, segment, number, reason="test")
         for change in changes:
             for child in change.children:
                 self.start(child.unit)

@@ -7,31 +7,15 @@ BATCHES: how many the newest unit of every sink must have delivered; 0: begin on
 
 from __future__ import annotations
 
-import datetime as dt
 import sys
-import time
+
+from tests.spark.driving import drive, events, totals
 
 from holdfast.deployment import Deployment
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.anew import begin_anew, finish_restart, with_changes
 from holdfast.runtime.log.crash import crash_plan
 from holdfast.runtime.log.slicelog import SliceLog
-
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-TIMEOUT_S = 240.0
-
-
-def events(epoch, seed):
-    return [
-        (START + dt.timedelta(seconds=epoch), f"k{(epoch + index) % 3}", epoch * 4 + index + seed)
-        for index in range(4)
-    ]
-
-
-def totals(frame):
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's habit; needed late
-
-    return frame.groupBy("key").agg(F.sum("value").alias("total"))
 
 
 def pipeline(*, late: bool = False) -> Pipeline:
@@ -67,24 +51,12 @@ def main(run: str, generation: int, ask: str, batches: int) -> int:
 
     host = SparkUnitHost(deployment, app, run, keep_input=True)
     exporters = {item.name for item in deployment.segments if item.kind == "exporter"}
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        for unit in deployment.units():
-            host.start(unit, generation, generation - 1 if generation else None)
-        while time.monotonic() < deadline:
-            found = host.poll()
-            failed = [status for status in found if status.state == "failed"]
-            if failed:
-                sys.stderr.write(f"{failed[0].unit}\n{failed[0].error}\n")
-                return 1
-            sinks = [item for item in found if item.unit.segment in exporters]
-            if sinks and all(item.batch >= batches for item in sinks):
-                return 0
-            time.sleep(0.05)
-        sys.stderr.write(f"not reached: {found}\n")
-        return 3
-    finally:
-        host.close()
+
+    def is_done(found):
+        sinks = [item for item in found if item.unit.segment in exporters]
+        return bool(sinks) and all(item.batch >= batches for item in sinks)
+
+    return drive(host, deployment.units(), generation, is_done)
 
 
 if __name__ == "__main__":

@@ -52,13 +52,14 @@ def check(folder):
 
 
 def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
-    """One shard, three of uneven blocks, one, each with the state of those before."""
-    run = Rescaled(spark, tmp_path)
+    """One shard, three of uneven blocks, one, each with the state of those before; and a map."""
+    run = Rescaled(spark, tmp_path, mapped=True)
     try:
         run.deliver(8)
-        for shards in (3, 1):
-            changes = run.scale(shards)
+        for shards, maps in ((3, 2), (1, 1)):
+            changes = run.scale(shards, double=maps)
             assert len(shape_of(run.log, run.deployment.segment("window"))) == shards
+            assert len(shape_of(run.log, run.deployment.segment("halve"))) == maps
             assert all(outcome(run.log, change).epoch > 0 for change in changes)
             run.deliver(7)
     finally:

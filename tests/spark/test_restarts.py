@@ -25,8 +25,8 @@ UNIT_STEPS = (
     "after-slice-record:sum.1#0@0",
     "before-commit:sum.1#0@0",
     "during-clone:sum.1#0",
-    "after-range-record:out.1#0@0",
-    "before-commit:out.1#0@0",
+    "after-range-record:out.1#0",
+    "before-commit:out.1#0",
     "after-range-record:late.0#0@0",
     "before-commit:late.0#0@0",
 )

@@ -19,7 +19,7 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
     from holdfast.errors import BadInputError
     from holdfast.runtime.autoscale import AutoscaleThread, Rescaler
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce
+    from holdfast.runtime.rescale import announce, under_way
 
     if most is None:
         yield
@@ -29,15 +29,19 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
         raise BadInputError(
             "no operator can be scaled", hint="declare max_shards on one that has no followers"
         )
+    records = SliceLog(local.run_dir)
     rescaler = Rescaler(
-        SliceLog(local.run_dir),
+        records,
         deployment,
         PredictPolicy(),
         most_in_all=most,
-        announce=lambda put: announce(local.run_dir, put),
+        announce=lambda put, node: announce(records, put, node),
         tell=note,
+        fleet=local,
     )
-    looking = AutoscaleThread(rescaler, lambda: _status(local))
+    for segment in deployment.segments:
+        announce(records, under_way(records, segment.name))
+    looking = AutoscaleThread(rescaler, lambda: _status(local), tell=note)
     looking.start()
     try:
         yield

@@ -101,7 +101,7 @@ def _units(units: list[dict[str, Any]]) -> Table:
 def _restarts(restarts: list[dict[str, Any]]) -> Table:
     table = _table("restarts", "restart", "stream", "what", "carried out")
     for item in restarts:
-        done = "yes" if item["carried_out"] else "when the run next starts"
+        done = {True: "yes", False: "when the run next starts"}.get(item["carried_out"], "-")
         for index, told in enumerate(item["streams"]):
             first = ("", "") if index else (str(item["number"]), done)
             table.add_row(first[0], told["stream"], _restarted(told), first[1])

@@ -248,6 +248,16 @@ def reset_operators(run_dir: Path, resume: Resume) -> Resume:
     return replace(resume, spec=replace(resume.spec, deployment=made))
 
 
+def require_unchanged(run_dir: Path, deployment: Deployment) -> None:
+    """Raise if somebody has reset or cut the run otherwise since it was looked at."""
+    if is_run(run_dir) and with_changes(SliceLog(run_dir), deployment) != deployment:
+        raise BadInputError(
+            "was reset or cut otherwise by somebody else meanwhile",
+            where=str(run_dir),
+            hint="start it again",
+        )
+
+
 def announced(resumed: Resume) -> str:
     """What begins anew, or goes on otherwise than before, in words."""
     anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]

@@ -112,7 +112,13 @@ def run(
     from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, note, sound_pipeline
     from holdfast.cli.learning import keep_plan, replan_run
-    from holdfast.cli.resume import Starts, announced, check_resume, reset_operators
+    from holdfast.cli.resume import (
+        Starts,
+        announced,
+        check_resume,
+        require_unchanged,
+        reset_operators,
+    )
     from holdfast.plan.document import load_plan
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import RunSpec
@@ -180,7 +186,7 @@ def run(
     view: RunView | None = None
     with interruptible():
         try:
-            local.start()
+            local.start(lambda: require_unchanged(directory, local.spec.deployment))
             keep_plan(directory, planned)
             with autoscaled(local, autoscale, note):
                 view = watch(local, limit_s, quiet=as_json)

@@ -36,7 +36,7 @@ def scale(
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import read_spec
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce, heat, rescale, scalable, split
+    from holdfast.runtime.rescale import announce, heat, rescale, scalable, split, under_way
 
     directory = find_run(None, run_dir)
     deployment = read_spec(directory).deployment
@@ -49,7 +49,8 @@ def scale(
         load = heat(log, deployment, segment)
         shape = number if name == operator else split(log, segment, name, number, load)
         put += rescale(log, segment, shape, reason=f"scale {name}={number}", load=load)
-    announce(directory, put)
+    for segment in able.values():
+        announce(log, under_way(log, segment.name))
     found = _await(log, put, time.monotonic() + parse_time(timeout))
     for change in put:
         _tell(change, found.get((change.stream, change.number)), as_json=as_json)
@@ -80,11 +81,9 @@ def _operator(name: str) -> str:
 
 
 def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int], dict[str, Any]]:
-    from holdfast.runtime.rescale import carry_out, outcome
+    from holdfast.runtime.rescale import outcome
 
     found: dict[tuple[str, int], dict[str, Any]] = {}
-    for stream in {change.stream for change in put}:
-        carry_out(log, stream)
     while len(found) < len(put) and time.monotonic() < end:
         for change in put:
             done = outcome(log, change)

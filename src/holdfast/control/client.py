@@ -43,9 +43,19 @@ class ControlClient:
         self._ask(op="retry", unit=unit)
 
     def hand_over(
-        self, *, stream: str, change: int, parents: list[str], children: list[str], reason: str
+        self,
+        *,
+        stream: str,
+        change: int,
+        parents: list[str],
+        children: list[str],
+        reason: str,
+        node: str = "",
     ) -> None:
-        """Have the children of a change started; they wait for their parents to end."""
+        """Have the children of a change started, on a node if possible.
+
+        They wait for their parents to end.
+        """
         self._ask(
             op="hand over",
             stream=stream,
@@ -53,6 +63,7 @@ class ControlClient:
             parents=parents,
             children=children,
             reason=reason,
+            node=node,
         )
 
     def ask_path(self, what: Literal["open", "close", "prefer"], split: str, path: str) -> None:

@@ -30,9 +30,6 @@ NodeMessage: TypeAlias = e.NodeHello | e.Heartbeat
 
 _FACT: TypeAdapter[Fact] = TypeAdapter(Annotated[Fact, Field(discriminator="kind")])
 _STATE: TypeAdapter[JournaledState] = TypeAdapter(JournaledState)
-_COMMAND: TypeAdapter[NodeCommand] = TypeAdapter(
-    Annotated[NodeCommand, Field(discriminator="kind")]
-)
 _ORDER: TypeAdapter[_Order] = TypeAdapter(_Order)
 _MESSAGE: TypeAdapter[NodeMessage] = TypeAdapter(
     Annotated[NodeMessage, Field(discriminator="kind")]
@@ -56,17 +53,9 @@ def state_from_json(data: Mapping[str, Any]) -> State:
     return restored(_STATE.validate_python(data))
 
 
-def command_to_json(command: NodeCommand) -> dict[str, Any]:
-    return _as_object(_COMMAND.dump_python(command, mode="json"))
-
-
-def command_from_json(data: Mapping[str, Any]) -> NodeCommand:
-    return _COMMAND.validate_python(data)
-
-
 def order_to_json(term: int, command: NodeCommand) -> dict[str, Any]:
     """A command as a node gets it: with the term of who gives it."""
-    return {"term": term, "command": command_to_json(command)}
+    return _as_object(_ORDER.dump_python(_Order(term=term, command=command), mode="json"))
 
 
 def order_from_json(data: Mapping[str, Any]) -> tuple[int, NodeCommand]:

@@ -153,6 +153,8 @@ class NodeExited:
     cause: str
     node: str
     pid: int
+    retired: bool = False
+    """It was not needed any more, and was told to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +200,8 @@ class HandoverRequested:
     parents: tuple[Unit, ...]
     children: tuple[Unit, ...]
     reason: str = ""
+    node: str = ""
+    """Where they had better be; empty: wherever there is room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ LossReason = Literal[
     "killed",  # on request
     "replaced",  # another process joined under its name
     "relaunched",  # it belonged to an earlier launch
-    "left",  # it was dismissed at the end of the run
+    "left",  # it was dismissed at the end of the run, or was not needed any more
 ]
 DownReason = Literal[
     "node lost",
@@ -215,6 +215,8 @@ class HandoverBegan:
     parents: tuple[Unit, ...]
     children: tuple[Unit, ...]
     reason: str
+    node: str = ""
+    """Where the children had better be, if whoever asked has said so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class HandoverLife:
                     parents=event.parents,
                     children=event.children,
                     reason=event.reason,
+                    node=event.node,
                 )
             )
 

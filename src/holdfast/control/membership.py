@@ -182,7 +182,7 @@ class Membership:
         record = self._state.nodes.get(event.node)
         if record is None or record.pid != event.pid:
             return
-        reason: LossReason = "left" if self._run.stopping else "exited"
+        reason: LossReason = "left" if self._run.stopping or event.retired else "exited"
         vitals = self._signs.nodes.get(event.node)
         away = vitals is not None and not vitals.connected
         failed_at = min(moment.now, vitals.away_since) if vitals and away else moment.now

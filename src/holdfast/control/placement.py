@@ -155,6 +155,8 @@ class Placement:
 
     def _beside(self, record: UnitRecord) -> str | None:
         """The node of a unit that this one is to share a node with."""
+        if record.generation == 0 and record.home is not None:
+            return record.home
         group = self._together.get(str(record.unit), ())
         return next((node for name in group if (node := self._waiting.node_of(name))), None)
 

@@ -308,8 +308,8 @@ class Injector:
             else able[int(self._rng.integers(len(able)))]
         )
         shards = int(fault.text or self._rng.integers(1, segment.max_shards + 1))
-        put = rescale(SliceLog(self._run.run_dir), segment, shards, reason="a fault schedule")
-        announce(self._run.run_dir, put)
+        log = SliceLog(self._run.run_dir)
+        announce(log, rescale(log, segment, shards, reason="a fault schedule"))
         return f"{segment.name}={shards}"
 
     def _sabotage(self, fault: Fault, now: float) -> str:

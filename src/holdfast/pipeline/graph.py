@@ -5,7 +5,8 @@ them. Three reasons only a pipeline knows: a source, an operator declared nondet
 that quarantines.
 
 An operator without a key and without state runs in as many shards as the one it is fused with; when
-it reads a boundary it has one, since rows without a key are all in group 0.
+it reads a boundary it has one, since rows without a key are all in group 0. So it is with the
+number of shards that it may ever have: rows move behind whatever may be given several.
 """
 
 from __future__ import annotations
@@ -69,8 +70,11 @@ def layout(
     )
     logged = {inner[i].name for i in own}
     count: dict[str, int] = {}
+    most: dict[str, int] = {}
     for operator in inner:
         count[operator.name] = _count(operator, asked, count, logged)
+        ever = {operator.name: operator.max_shards or 1}
+        most[operator.name] = _count(operator, ever, most, logged)
     forced = all_boundaries(
         own,
         exchanges=[
@@ -78,8 +82,8 @@ def layout(
             for operator in inner
             for name in operator.inputs
             if rows_move(
-                count[name],
-                max(count[operator.name], operator.max_shards or 1),
+                max(count[name], most[name]),
+                max(count[operator.name], most[operator.name]),
                 one_to_one=_in_step(operator, name, count),
             )
         ],
@@ -184,7 +188,7 @@ def _alone(pipeline: Pipeline, source: PipelineOperator) -> bool:
 def _count(
     operator: PipelineOperator, asked: Mapping[str, int], count: Mapping[str, int], logged: set[str]
 ) -> int:
-    if operator.kind != "map":
+    if operator.kind != "map" or operator.key:
         return asked[operator.name]
     (producer,) = operator.inputs
     return 1 if producer in logged else count[producer]
@@ -192,4 +196,5 @@ def _count(
 
 def _in_step(operator: PipelineOperator, producer: str, count: Mapping[str, int]) -> bool:
     """Whether each shard of the operator reads the same shard of the producer."""
-    return operator.kind == "map" and count[producer] == count[operator.name]
+    mapped = operator.kind == "map" and not operator.key
+    return mapped and count[producer] == count[operator.name]

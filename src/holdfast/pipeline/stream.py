@@ -46,17 +46,34 @@ class Stream:
         name: str | OperatorFunction,
         function: OperatorFunction | None = None,
         *,
+        key: Columns | None = None,
+        shards: int = 1,
+        max_shards: int | None = None,
         deterministic: bool = True,
         on_error: OnError = "fail",
         takes_upserts: bool = False,
     ) -> Stream:
-        """A function of each batch of rows that keeps no state; of upserts it makes upserts."""
+        """A function of each batch of rows that keeps no state; of upserts it makes upserts.
+
+        Without a `key` it runs in the shards of the operator before it. With one, by which rows are
+        dealt out, it has `shards` of its own, and up to `max_shards`, a power of two, while it
+        runs.
+        """
         name, function = named(name, function, "map")
+        if key is not None and self._upserts:
+            raise BadInputError(
+                "its rows are new versions of earlier ones, whose order several shards would lose",
+                where=name,
+                hint="leave its key out, or put it before the operator that makes upserts",
+            )
         operator = PipelineOperator(
             name=name,
             kind="map",
             inputs=(self.name,),
             function=function,
+            key=key_columns(key, name),
+            shards=shards,
+            max_shards=max_shards,
             deterministic=deterministic,
             on_error=on_error,
             takes_upserts=takes_upserts,

@@ -1,13 +1,13 @@
 """The papers' figures made again, each beside the paper's own numbers.
 
 `FIGURES` lists what can be made by planning, by simulation and on Spark on this machine. `find`
-turns what people type into an entry. SPATE's figures 9 to 11 and table 9 are not among them.
+turns what people type into an entry.
 """
 
 from __future__ import annotations
 
 from holdfast.errors import BadInputError
-from holdfast.reproduce import fastrecover, ftc, pathfinder, ppa, spate
+from holdfast.reproduce import fastrecover, ftc, pathfinder, ppa, spate, spate_overhead
 from holdfast.reproduce.model import Claim, Effort, Figure, Reproduction
 from holdfast.reproduce.papers import PAPERS, Paper
 
@@ -18,6 +18,7 @@ FIGURES: tuple[Figure, ...] = (
     *fastrecover.FIGURES,
     *ppa.FIGURES,
     *pathfinder.FIGURES,
+    *spate_overhead.FIGURES,
     *spate.FIGURES,
 )
 
@@ -33,7 +34,7 @@ def find(paper: str, figure: str | None) -> tuple[Figure, ...]:
     wanted = figure.lower()
     for word in ("figure", "fig.", "fig", "table"):
         wanted = wanted.removeprefix(word).strip(" -")
-    wanted = {"3": "iii"}.get(wanted, wanted) if "table" in figure.lower() else wanted
+    wanted = {"3": "iii", "9": "ix"}.get(wanted, wanted) if "table" in figure.lower() else wanted
     found = tuple(item for item in own if item.figure.lower() == wanted)
     if not found:
         known = ", ".join(item.figure for item in own)

@@ -10,8 +10,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from holdfast.clock import Clock, SystemClock
+from holdfast.control.elastic.fleet import FleetPolicy, NodeLoad
 from holdfast.control.elastic.load import Limits, LoadReport, Rescale, ScalingPolicy, Stuck
 from holdfast.control.elastic.meter import Meter, UnitSample
 from holdfast.control.elastic.scaler import Autoscaler
@@ -27,6 +29,25 @@ log = logging.getLogger("holdfast.autoscale")
 
 EVERY_S = 5.0
 """Between two looks, seconds: as in SPATE."""
+NODES_S = 60.0
+"""How long new shards wait for nodes that are being started; then they go where there is room."""
+
+
+class Fleet(Protocol):
+    """Starts nodes and ends them."""
+
+    @property
+    def begun_with(self) -> int:
+        """Nodes that the run was launched with, spares not counted."""
+        ...
+
+    def add_worker(self) -> str:
+        """Start one more node; gives its name, or raises OSError."""
+        ...
+
+    def retire(self, node: str) -> None:
+        """End a node that has no units."""
+        ...
 
 
 @dataclass(slots=True)
@@ -34,6 +55,9 @@ class _Watched:
     segment: Segment
     meter: Meter
     pending: list[Change] = field(default_factory=list)
+    held: Rescale | None = None
+    """Decided, and waiting for nodes."""
+    held_until: float = 0.0
 
 
 class Rescaler:
@@ -46,8 +70,9 @@ class Rescaler:
         policy: ScalingPolicy,
         *,
         most_in_all: int,
-        announce: Callable[[list[Change]], None],
+        announce: Callable[[list[Change], str], None],
         tell: Callable[[str], None],
+        fleet: Fleet | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Args:
@@ -55,12 +80,18 @@ class Rescaler:
         deployment: what runs.
         policy: when to change what.
         most_in_all: shards of all operators that may scale.
-        announce: has the children of changes started.
+        announce: has the children of changes started, on a node if one is named.
         tell: says a line to people.
+        fleet: adds nodes with shards and retires them; None: the nodes stay as they are.
         clock: measures time.
         """
         self._log, self._deployment = records, deployment
         self._announce, self._tell = announce, tell
+        self._fleet = fleet
+        self._added: set[str] = set()
+        """Nodes that were started here and have not ended."""
+        self._up: set[str] = set()
+        """Nodes that were there at the last look."""
         self._clock = clock or SystemClock()
         self._watched = {
             segment.name: _Watched(
@@ -77,6 +108,12 @@ class Rescaler:
 
     def look(self, view: RunView) -> list[Rescale | Stuck]:
         """One round; gives what was decided."""
+        there = {node.node for node in view.nodes}
+        self._added -= self._up - there
+        self._up = there
+        for item in self._watched.values():
+            if item.held is not None and self._has_nodes(item, view):
+                self._rescale(item, item.held, view)
         reports = []
         for item in self._watched.values():
             if item.pending and not self._settled(item):
@@ -86,7 +123,9 @@ class Rescaler:
                 reports.append(report)
         decided = self._scaler.report(reports)
         for decision in decided:
-            self._carry_out(decision)
+            self._carry_out(decision, view)
+        if not any(item.pending or item.held for item in self._watched.values()):
+            self._retire(view)
         return decided
 
     def _settled(self, item: _Watched) -> bool:
@@ -96,22 +135,75 @@ class Rescaler:
         self._scaler.changed(item.segment.name, self._clock.now())
         return True
 
-    def _carry_out(self, decision: Rescale | Stuck) -> None:
+    def _carry_out(self, decision: Rescale | Stuck, view: RunView) -> None:
         name, text = decision.operator, decision.reason.text
         if isinstance(decision, Stuck):
             self._tell(f"{name} cannot be scaled further: {text}")
             return
         item = self._watched[name]
         self._tell(f"{name} gets {len(decision.shape)} shards: {text}")
+        item.held, item.held_until = decision, self._clock.now() + NODES_S
+        if self._add_nodes(item, decision, view):
+            return
+        self._rescale(item, decision, view)
+
+    def _rescale(self, item: _Watched, decision: Rescale, view: RunView) -> None:
+        item.held, name = None, decision.operator
+        fewer = len(decision.shape) < len(shape_of(self._log, item.segment))
         try:
-            item.pending = rescale(self._log, item.segment, decision.shape, reason=text)
+            item.pending = rescale(
+                self._log, item.segment, decision.shape, reason=decision.reason.text
+            )
         except HoldfastError as error:
             self._tell(f"{name} keeps its shards: {error}")
             self._scaler.refused(name)
             return
         if not item.pending:
             self._scaler.refused(name)
-        self._announce(item.pending)
+        self._announce(item.pending, self._staying(view) if fewer else "")
+
+    # Nodes
+
+    def _add_nodes(self, item: _Watched, decision: Rescale, view: RunView) -> int:
+        """Start the nodes that a new shape takes; gives how many."""
+        if self._fleet is None:
+            return 0
+        more = len(decision.shape) - len(shape_of(self._log, item.segment))
+        policy = self._size(self._fleet)
+        missing = policy.missing(len(view.units) + more, _loads(view))
+        for _ in range(missing):
+            try:
+                self._added.add(self._fleet.add_worker())
+            except OSError as error:
+                self._tell(f"no node is added: {error}")
+                return 0
+        if missing:
+            self._tell(f"nodes are added: {missing}")
+        return missing
+
+    def _size(self, fleet: Fleet) -> FleetPolicy:
+        return FleetPolicy(nodes=fleet.begun_with, units=len(self._deployment.units()))
+
+    def _has_nodes(self, item: _Watched, view: RunView) -> bool:
+        """Whether those that were added have come up, or are not to be waited for any longer."""
+        up = {node.node for node in view.nodes if node.ready}
+        return self._added <= up or self._clock.now() >= item.held_until
+
+    def _staying(self, view: RunView) -> str:
+        """A node for what is merged: one that is not to be retired, if any are; empty: any node."""
+        if not self._added:
+            return ""
+        there = [node for node in _loads(view) if node.node not in self._added]
+        return min(there, key=lambda node: node.units).node if there else ""
+
+    def _retire(self, view: RunView) -> None:
+        """End nodes that were added and have nothing to do."""
+        if self._fleet is None:
+            return
+        for node in self._size(self._fleet).idle(_loads(view), self._added):
+            self._tell(f"{node} is retired: it has no units")
+            self._added.discard(node)
+            self._fleet.retire(node)
 
     def _report(self, item: _Watched, view: RunView) -> LoadReport | None:
         shape = shape_of(self._log, item.segment)
@@ -147,13 +239,34 @@ class Rescaler:
         return found
 
 
+def _loads(view: RunView) -> list[NodeLoad]:
+    """The nodes that work."""
+    return [
+        NodeLoad(node=node.node, units=len(node.units))
+        for node in view.nodes
+        if not node.spare or node.units
+    ]
+
+
 class AutoscaleThread:
-    """Looks again and again until it is stopped."""
+    """Looks again and again until it is stopped, whatever a look comes to."""
 
     def __init__(
-        self, rescaler: Rescaler, status: Callable[[], RunView | None], every_s: float = EVERY_S
+        self,
+        rescaler: Rescaler,
+        status: Callable[[], RunView | None],
+        *,
+        tell: Callable[[str], None],
+        every_s: float = EVERY_S,
     ) -> None:
+        """Args:
+        rescaler: decides and acts.
+        status: the run as it is; None: not to be had now.
+        tell: says a line to people.
+        every_s: between two looks.
+        """
         self._rescaler, self._status, self._every_s = rescaler, status, every_s
+        self._tell, self._told = tell, ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
 
@@ -172,3 +285,12 @@ class AutoscaleThread:
                     self._rescaler.look(view)
             except (HoldfastError, OSError) as error:
                 log.warning("no decision this time: %s", error)
+            except Exception as error:
+                # A fault of ours. The run goes on with the shards it has, and people are told once.
+                log.exception("autoscaling failed")
+                line = (
+                    f"autoscaling failed, shards stay as they are: {type(error).__name__}: {error}"
+                )
+                if line != self._told:
+                    self._told = line
+                    self._tell(line)

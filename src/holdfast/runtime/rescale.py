@@ -8,7 +8,6 @@ is taken by somebody else's change means that the shape was another one: it is w
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,22 +187,39 @@ def _rows_of(
     ]
 
 
-def carry_out(log: SliceLog, stream: str) -> None:
-    """See that what is on record is under way: anyone may, and the children do so as well."""
-    log.run(log.steps().carry_out(stream))
+def under_way(log: SliceLog, stream: str) -> list[Change]:
+    """Changes on record whose parents go on: those who asked may have died before they told it."""
+    steps = log.steps()
+    return [
+        change
+        for change in log.run(steps.changes_of(stream))
+        if change.how == "run"
+        and any(log.run(steps.seal_of(parent)) is None for parent in change.parents)
+    ]
 
 
-def announce(run_dir: Path, put: Sequence[Change]) -> None:
-    """Have children started before their parents end; a coordinator that is away learns later."""
-    with contextlib.suppress(ConnectionLostError), ControlClient(run_dir) as client:
-        for change in put:
-            client.hand_over(
-                stream=change.stream,
-                change=change.number,
-                parents=list(change.parents),
-                children=[child.unit for child in change.children],
-                reason=change.reason,
-            )
+def announce(log: SliceLog, put: Sequence[Change], node: str = "") -> None:
+    """Have children started, on a node if one is named: when ready, they have parents hand over.
+
+    A coordinator that is away learns of a change when its parents have ended, so these turn at
+    once.
+    """
+    if not put:
+        return
+    try:
+        with ControlClient(Path(log.root)) as client:
+            for change in put:
+                client.hand_over(
+                    stream=change.stream,
+                    change=change.number,
+                    parents=list(change.parents),
+                    children=[child.unit for child in change.children],
+                    reason=change.reason,
+                    node=node,
+                )
+    except ConnectionLostError:
+        for stream in {change.stream for change in put}:
+            log.run(log.steps().carry_out(stream))
 
 
 def outcome(log: SliceLog, change: Change) -> Handover | None:

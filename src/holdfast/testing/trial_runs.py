@@ -7,9 +7,9 @@ coordinator nor the units are asked how they have done.
 from __future__ import annotations
 
 import json
+import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,8 +29,10 @@ from holdfast.runtime.launch.run import LocalRun, all_running
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.node.processes import session_members
 from holdfast.runtime.rescale import announce, outcome, rescale
+from holdfast.streams.codec import encode
 from holdfast.streams.records import Change, Slice
-from holdfast.testing.trials import Measured, Trial
+from holdfast.streams.steps import ranges, slices
+from holdfast.testing.trials import Measured, Traffic, Trial
 
 DEADLINE_S = 180.0
 """How long a start, a recovery or a catch-up may take."""
@@ -46,23 +48,30 @@ def run_trial(trial: Trial, folder: Path) -> Measured:
     pipeline = load_pipeline(str(app))
     made = deploy(pipeline, batch_epochs=dict(trial.batch_epochs))
     deployment = with_followers(pipeline, made, trial.replicate)
-    with _running(trial, deployment, app) as run:
-        bench = _Bench(trial, deployment, run)
+    bench = _Bench(trial, deployment, _launch(trial, deployment, app))
+    bench.run.start()
+    try:
         if trial.behind_s:
             return bench.catch_up()
         bench.settle()
         cpu = bench.cpu() if trial.cpu_s else {}
         scaled = bench.scale() if trial.scales else Measured()
+        if trial.watch_s:
+            scaled = replace(scaled, traffic=bench.watch())
         recovery = []
         for killed in trial.kills:
             recovery.append(bench.kill(killed))
             bench.settle()
-        return replace(scaled, recovery=tuple(recovery), cpu=cpu)
+        restarts = tuple(
+            bench.restart(_launch(trial, deployment, app)) for _ in range(trial.restarts)
+        )
+        return replace(scaled, recovery=tuple(recovery), cpu=cpu, restarts=restarts)
+    finally:
+        bench.run.stop()
 
 
-@contextmanager
-def _running(trial: Trial, deployment: Deployment, app: Path) -> Iterator[LocalRun]:
-    """The launch: a node for each home and for each follower, spares for what is killed at once."""
+def _launch(trial: Trial, deployment: Deployment, app: Path) -> LocalRun:
+    """A launch: a node for each home and for each follower, spares for what is killed at once."""
     nodes = len(trial.homes) + len(trial.replicate)
     spares = max([1, *map(len, trial.kills)])
     names = {str(unit) for unit in deployment.units()}
@@ -75,6 +84,7 @@ def _running(trial: Trial, deployment: Deployment, app: Path) -> Iterator[LocalR
         host="spark",
         deployment=deployment,
         policy=Policy(workers=nodes, together=together),
+        options={"trim_every": trial.trim_every} if trial.trim_every else {},
     )
     run = LocalRun(
         app.parent / "run",
@@ -84,11 +94,21 @@ def _running(trial: Trial, deployment: Deployment, app: Path) -> Iterator[LocalR
     if trial.behind_s:
         log = SliceLog(run.run_dir)
         log.store.put_if_absent(ORIGIN, json.dumps(time.time() - trial.behind_s).encode())
-    run.start()
-    try:
-        yield run
-    finally:
-        run.stop()
+    return run
+
+
+def _acked(unit: str) -> tuple[str, str]:
+    """The sequences of a unit that have a floor: it rises as others have come further."""
+    return ranges(unit), slices(unit)
+
+
+def _bytes(item: Slice) -> int:
+    """Of the rows of a slice, on all boundaries."""
+    return sum(
+        file.schema_size + sum(part.size for part in file.parts)
+        for files in item.files.values()
+        for file in files
+    )
 
 
 @dataclass(slots=True)
@@ -148,6 +168,59 @@ class _Bench:
         self._until(all_back)
         return found
 
+    def watch(self) -> Traffic:
+        """Look at floors, slices and what is kept of them, again and again for a while."""
+        watched, log = self.trial.watched, self.log
+        self._noted = {name: log.run(log.steps().last_end(name)) for name in watched}
+        self._delays = {}
+        units = [unit for one in self.deployment.segments for unit in self._units(one.name)]
+        kept = [log.layout.data(unit) for unit in self._units(watched[0])]
+        seen = {unit: log.newest_batch(unit) + 1 for unit in units}
+        floors = {folder: log.floor(folder) for unit in units for folder in _acked(unit)}
+        acks = data = most = 0
+        began = time.monotonic()
+
+        def look() -> bool:
+            nonlocal acks, data, most
+            for folder, known in floors.items():
+                found = log.floor(folder)
+                if found != known:
+                    floors[folder], acks = found, acks + len(encode(found))
+            for unit in units:
+                for item in log.slices_from(unit, seen[unit]):
+                    seen[unit], data = item.number + 1, data + _bytes(item)
+            most = max(most, sum(sum(log.store.sizes(name).values()) for name in kept))
+            return time.monotonic() - began >= self.trial.watch_s
+
+        self._until(look)
+        self._note()
+        return Traffic(
+            seconds=time.monotonic() - began,
+            acks_bytes=acks,
+            data_bytes=data,
+            kept_bytes=most,
+            delay_s=statistics.median(late for _, late in self._delays[watched[-1]]),
+        )
+
+    def restart(self, launch: LocalRun) -> float:
+        """Kill everything and begin anew with nothing warm; until the last watched one goes on."""
+        segment = self.trial.watched[-1]
+        before = self._newest(segment)
+        killed = time.time()
+        self.run.stop(deadline_s=0.0)
+        self.run = launch
+        self.run.start()
+        found: list[float] = []
+
+        def is_back() -> bool:
+            back = self._first_after(segment, before + 1, killed)
+            found.extend([] if back is None else [back])
+            return bool(found)
+
+        self._until(is_back)
+        self.settle()
+        return found[0]
+
     def scale(self) -> Measured:
         """Change shards, one change after another, and see what that does to the slices."""
         began, log = time.time(), self.log
@@ -156,7 +229,7 @@ class _Bench:
         for segment, shards in self.trial.scales:
             asked = time.time()
             put = rescale(log, self.deployment.segment(segment), shards, reason="a trial")
-            announce(self.run.run_dir, put)
+            announce(log, put)
             self._until(partial(self._handed_over, put))
             pauses = [done.pause_s for change in put if (done := outcome(log, change))]
             usual_s = self._interval(segment) * self.deployment.epoch_s
@@ -212,6 +285,10 @@ class _Bench:
         )
 
     # What the log says
+
+    def _units(self, segment: str) -> list[str]:
+        """All that carry a segment's output now."""
+        return [child.unit for child in self.log.carriers(segment)]
 
     def _unit(self, segment: str) -> str:
         """The first of those that carry a segment's output now."""

@@ -29,10 +29,31 @@ class Trial:
     """One failure after another: the segments whose nodes are killed at once."""
     scales: tuple[tuple[str, int], ...] = ()
     """Segments with the shards they get, one change after another, before the first kill."""
+    restarts: int = 0
+    """How often everything is killed and begun anew, after the last kill."""
+    watch_s: float = 0.0
+    """How long it is watched what goes over the log, seconds, after the scaling; 0: it is not."""
+    trim_every: int = 0
+    """Batches of a unit between two trims; 0: as usual."""
     cpu_s: float = 0.0
     """How long CPU is measured, seconds, before the first kill; 0: it is not."""
     behind_s: float = 0.0
     """Seconds of input that wait when the run begins."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What went over the log while it was watched."""
+
+    seconds: float
+    acks_bytes: int
+    """Of what says how far everyone has come, so that what was read can go."""
+    data_bytes: int
+    """Of the rows published."""
+    kept_bytes: int
+    """Of the slices of the first watched segment, when they were most."""
+    delay_s: float
+    """From when a slice of the last watched segment was due until it was there, the median."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +63,10 @@ class Measured:
     recovery: tuple[Mapping[str, float], ...] = ()
     """Per failure and watched segment, seconds until its next slice: from the kill, or from when
     that slice was due if that was later."""
+    traffic: Traffic | None = None
+    restarts: tuple[float, ...] = ()
+    """Per restart of everything, seconds until the next slice of the last watched segment, as
+    above."""
     handovers: tuple[tuple[int, float, float], ...] = ()
     """Per change of shards: how many there were then, when it was asked for, seconds on the clock
     of `delays`, and the pause between slices of the old shape and the new, beyond the usual."""

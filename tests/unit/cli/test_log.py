@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.cli.test_resume import make_spec
@@ -95,6 +96,26 @@ def test_the_slice_tables_are_shown(run):
         (number, number - 1, number) for number in range(5)
     ]
     assert [row["rows"] for row in table["output"]] == [7] * 5
+
+
+def test_what_keeps_the_input_of_sources_is_told(run):
+    """Under --keep-input nobody need read it for it to stay."""
+    write_spec(run, replace(make_spec(), options={"keep_input": True}))
+    _, found = told(run)
+    assert found["streams"][0]["pins"] == [{"by": "--keep-input", "after": -1}]
+    assert found["streams"][1]["pins"][0] == {"by": "count.0#0", "after": -1}
+
+
+def test_a_restart_with_a_damaged_change_is_neither_done_nor_to_be_done(run):
+    """Whether it is carried out cannot be told."""
+    resume = check_resume(run, make_spec(), ["count"], Starts.parse(["3"]))
+    write_spec(run, reset_operators(run, resume).spec)
+    path = run / "streams" / "count" / "changes" / "0000000001"
+    path.write_bytes(path.read_bytes()[:40])
+    code, found = told(run)
+    assert (code, found["restarts"][0]["carried_out"]) == (1, None)
+    shown = CliRunner().invoke(app, ["log", str(run)], catch_exceptions=False).output
+    assert "next starts" not in shown
 
 
 def test_a_damaged_record_is_named_and_nothing_is_guessed(run):

@@ -10,7 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.cli.resume import Starts, announced, check_resume, reset_operators
+from holdfast.cli.resume import (
+    Starts,
+    announced,
+    check_resume,
+    require_unchanged,
+    reset_operators,
+)
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
@@ -205,6 +211,18 @@ def test_other_cuts_take_over_and_it_is_said_what(run):
     ]
     again = check_resume(where, spec, (), operators=operators)
     assert not again.recut
+
+
+def test_who_looked_before_others_decided_does_not_start(run):
+    """Two start a run at once: what the second knows of it is no longer true."""
+    where = run(trim=False)
+    second = check_resume(where, make_spec(), ())
+    require_unchanged(where, second.spec.deployment)
+    first = check_resume(where, make_spec(cuts="none"), (), operators=make_pipeline().operators)
+    first = reset_operators(where, first)
+    require_unchanged(where, first.spec.deployment)
+    with pytest.raises(BadInputError, match="cut otherwise by somebody else meanwhile; start it"):
+        require_unchanged(where, second.spec.deployment)
 
 
 def test_other_cuts_can_be_refused(run):

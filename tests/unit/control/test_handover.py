@@ -16,7 +16,7 @@ LOW, HIGH = (UnitId(segment="a", shard=shard) for shard in (7, 8))
 """Heirs of A; what their names are is the record's affair."""
 
 
-def request(world, children=(LOW, HIGH), parents=(A,)):
+def request(world, children=(LOW, HIGH), parents=(A,), node=""):
     for unit in children:
         world.log.setdefault(unit, -1)
     return world.do(
@@ -27,6 +27,7 @@ def request(world, children=(LOW, HIGH), parents=(A,)):
             parents=parents,
             children=children,
             reason="overloaded",
+            node=node,
         )
     )
 
@@ -36,6 +37,27 @@ def end(world, node, unit=A, heirs=(LOW, HIGH)):
     got = world.beat(node)
     del world.nodes[node].units[unit]
     return got
+
+
+def test_what_is_merged_goes_where_most_others_are():
+    """So that the other node has nothing left, and can be done without."""
+    world = started(nodes=("n0", "n1"), spares=())
+    request(world)
+    for node in ("n0", "n1"):
+        world.run(node)
+    end(world, world.where(A))
+    assert {world.where(LOW), world.where(HIGH)} == {"n0", "n1"}
+    whole = UnitId(segment="a", shard=9)
+    request(world, children=(whole,), parents=(LOW, HIGH))
+    assert world.where(whole) == world.where(B)
+
+
+def test_heirs_go_to_the_node_that_was_named():
+    """If it has room."""
+    for node in ("n0", "n1"):
+        world = started(nodes=("n0", "n1"), spares=())
+        request(world, node=node)
+        assert {world.where(LOW), world.where(HIGH)} == {node}
 
 
 def test_heirs_are_started_while_their_parent_runs():

@@ -165,6 +165,6 @@ def test_messages_survive_the_wire():
     assert codec.message_from_json(json.loads(to_line(codec.message_to_json(beat)))) == beat
     for command in started().exit("n0"):
         if command.kind == "start_unit":
-            data = json.loads(to_line(codec.command_to_json(command)))
-            assert data["unit"] == "a.0#0"
-            assert codec.command_from_json(data) == command
+            data = json.loads(to_line(codec.order_to_json(3, command)))
+            assert data["command"]["unit"] == "a.0#0"
+            assert codec.order_from_json(data) == (3, command)

@@ -369,6 +369,30 @@ def test_an_operator_that_says_nothing_never_scales():
     assert Deployment.from_json(deployment.to_json()) == deployment
 
 
+def test_a_map_with_a_key_has_shards_of_its_own():
+    """Rows are dealt to it by its key, and move behind it to whatever is keyed otherwise."""
+    p = Pipeline("words", epoch="500ms")
+    cleaned = p.source("lines", Rate(10)).map("clean", same, key="value", max_shards=4)
+    counts = cleaned.map("round", same).aggregate("count", same, key="key")
+    p.sink("out", counts, Parquet("out"))
+    deployment = deploy(p)
+    assert shape(deployment)["round"] == ("clean", "round")
+    segment = deployment.segment("round")
+    assert (segment.inputs, segment.shards, segment.max_shards) == (("lines@value",), 1, 4)
+    assert not segment.stateful
+    assert deployment.segment("count").inputs == ("round@key",)
+    assert deployment.segment("count").max_shards == 1
+    assert deploy(p, shards={"clean": 3}).segment("round").shards == 3
+
+
+def test_a_map_of_upserts_stays_with_the_operator_before_it():
+    """Versions of a row would come out of several shards in any order."""
+    p = Pipeline("words", epoch="500ms")
+    counts = p.source("lines", Rate(10)).aggregate("count", same, key="value", output="upsert")
+    with pytest.raises(BadInputError, match="new versions of earlier ones"):
+        counts.map("round", same, key="value", max_shards=4)
+
+
 def test_max_shards_needs_a_key_and_a_power_of_two():
     """What could not be split is refused where it is declared."""
     p = Pipeline("scale")

@@ -5,7 +5,7 @@ from tests.unit.reproduce.test_reproduce import shipped
 
 from holdfast.clock import SystemClock
 from holdfast.reproduce import Effort, find
-from holdfast.testing.trials import Measured
+from holdfast.testing.trials import Measured, Traffic
 
 pytestmark = pytest.mark.unit
 
@@ -13,9 +13,9 @@ pytestmark = pytest.mark.unit
 class Lab:
     """A machine whose recoveries and pauses are known."""
 
-    def __init__(self, passive=1.0, pause=0.5, upstream=0.1, speed=4.0):
+    def __init__(self, passive=1.0, pause=0.5, upstream=0.1, speed=4.0, cold=6.0):
         self.passive, self.pause = passive, pause
-        self.upstream, self.speed = upstream, speed
+        self.upstream, self.speed, self.cold = upstream, speed, cold
         self.trials = []
 
     def __call__(self, trial):
@@ -25,6 +25,8 @@ class Lab:
         late = {"split": self.upstream, "count": self.pause}
         return Measured(
             recovery=tuple({"count": self.passive + 0.1 * interval} for _ in trial.kills),
+            restarts=(self.cold,) * trial.restarts,
+            traffic=self.traffic(trial) if trial.watch_s else None,
             handovers=tuple(
                 (shards, at, self.pause)
                 for (_, shards), at in zip(trial.scales, begun, strict=True)
@@ -38,6 +40,16 @@ class Lab:
             },
             catch_up_s=2 * trial.behind_s / self.speed if trial.behind_s else None,
             catch_up_input_s=2 * trial.behind_s if trial.behind_s else None,
+        )
+
+    def traffic(self, trial):
+        shards = max((number for _, number in trial.scales), default=1)
+        return Traffic(
+            seconds=trial.watch_s,
+            acks_bytes=round(trial.watch_s * 80 * (3 + shards) / trial.trim_every),
+            data_bytes=round(trial.watch_s * 60_000),
+            kept_bytes=60_000 * (10 + trial.trim_every),
+            delay_s=0.2 + len(trial.app) * 1e-4,
         )
 
 
@@ -74,10 +86,56 @@ def test_recovery_grows_with_the_interval_and_beats_replay():
 
 
 def test_after_a_scale_up_only_the_new_shape_is_recovered():
-    """With synchronous checkpoints, half an interval and the scaling itself are done again."""
+    """With synchronous checkpoints all processes begin anew, then half an interval is done again
+    and the scaling itself.
+    """
     lab = Lab()
     made = make("14", lab, full=True)
-    assert [row[:3] for row in made.rows] == [(10, 1.1, 2.85), (20, 1.1, 4.1), (30, 1.1, 5.35)]
+    assert [row[:4] for row in made.rows] == [
+        (10, 1.1, 7.75, 2.85),
+        (20, 1.1, 9.0, 4.1),
+        (30, 1.1, 10.25, 5.35),
+    ]
     assert verdicts(made) == ["holds"]
-    assert "3.7 times" in made.claims[0].ours
-    assert verdicts(make("14", Lab(speed=100.0))) == ["partly"]
+    assert made.claims[0].ours == "8.2 times as fast; 3.7 times if SC had spares as well"
+    assert verdicts(make("14", Lab(speed=100.0, cold=1.2))) == ["partly"]
+
+
+def test_acknowledgements_are_few_beside_rows_and_fewer_with_longer_intervals():
+    """Of each interval with one shard, and of each number of shards with the shortest."""
+    lab = Lab()
+    made = make("9", lab, full=True)
+    assert [(t.trim_every, t.scales) for t in lab.trials] == [
+        (4, ()),
+        (16, ()),
+        (64, ()),
+        (4, (("count", 2),)),
+        (4, (("count", 4),)),
+    ]
+    assert made.rows[0] == (4, 1, 4800.0, 3_600_000.0)
+    assert verdicts(made) == ["holds", "holds"]
+    assert "0.23% of the rows" in made.claims[0].ours
+
+
+def test_a_larger_state_delays_slices_little():
+    """The difference between the largest and the smallest counts."""
+    made = make("10", Lab(), full=True)
+    assert [row[0] for row in made.rows] == [500, 50_000, 500_000]
+    assert verdicts(made) == ["holds"]
+
+
+def test_more_is_kept_when_it_is_trimmed_less_often():
+    """And ten batches in any case."""
+    made = make("11", Lab(), full=True)
+    assert made.rows == ((4, 840_000), (16, 1_560_000), (64, 4_440_000))
+    assert verdicts(made) == ["holds"]
+
+
+def test_the_table_has_the_papers_rows_and_ours():
+    """Recoveries are those of the figures."""
+    made = make("table 9", Lab())
+    assert made.figure == "IX"
+    assert made.rows[5] == ("SPATE (paper)", 0.007, 0.051, 2.054, 4.957)
+    assert made.rows[6][3:] == (1.1, 1.1)
+    assert made.rows[8] == ("SC here", None, None, None, 7.75)
+    assert verdicts(made) == ["holds"]

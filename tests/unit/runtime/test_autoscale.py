@@ -1,5 +1,6 @@
 """The autoscaler of a run: what it reads of records and of the status, and what it puts."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from holdfast.control.elastic.load import Rescale
 from holdfast.control.elastic.predict import PredictPolicy
 from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
-from holdfast.runtime.autoscale import Rescaler
+from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler
 from holdfast.runtime.rescale import shape_of
 from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
@@ -54,10 +55,11 @@ def publish(log, epoch, rows):
     log.run(put(Put(slices("lines.0#0"), epoch, item)))
 
 
-def view(log, epoch, rows, *, row_s):
+def view(log, epoch, rows, *, row_s, nodes=()):
     """A run whose units keep up; every shard reads its share."""
     units = shape_of(log, COUNT)
     return SimpleNamespace(
+        nodes=nodes,
         units=[
             SimpleNamespace(
                 unit=name,
@@ -69,7 +71,7 @@ def view(log, epoch, rows, *, row_s):
                 batch_ms=1000.0 * row_s * rows * block.count / 8,
             )
             for block, name in units.items()
-        ]
+        ],
     )
 
 
@@ -81,7 +83,7 @@ def test_an_overloaded_operator_is_split_and_told_why():
         DEPLOYMENT,
         PredictPolicy(),
         most_in_all=8,
-        announce=announced.append,
+        announce=lambda put, _: announced.append(put),
         tell=told.append,
         clock=clock,
     )
@@ -111,11 +113,113 @@ def test_a_unit_that_is_not_heard_of_leaves_the_shape_alone():
         DEPLOYMENT,
         PredictPolicy(),
         most_in_all=8,
-        announce=lambda _: None,
+        announce=lambda *_: None,
         tell=told.append,
         clock=clock,
     )
     for at in range(5):
         clock.at = 5.0 * at
-        assert rescaler.look(SimpleNamespace(units=[])) == []
+        assert rescaler.look(SimpleNamespace(units=[], nodes=())) == []
     assert told == []
+
+
+class Fleet:
+    """Two nodes; what is started comes up when it is told to."""
+
+    begun_with = 2
+
+    def __init__(self):
+        self.units = {"n0": 1, "n1": 1}
+        self.retired = []
+
+    def add_worker(self):
+        name = f"n{len(self.units)}"
+        self.units[name] = None
+        return name
+
+    def retire(self, node):
+        self.retired.append(node)
+        del self.units[node]
+
+    def view(self):
+        return [
+            SimpleNamespace(node=name, spare=False, ready=True, units=("u",) * units)
+            for name, units in self.units.items()
+            if units is not None
+        ]
+
+
+def test_nodes_are_there_before_shards_and_go_after_them():
+    """A split waits for the node that it takes; once that is empty, it is retired."""
+    log, clock, told, fleet = opened(), Clock(), [], Fleet()
+    rescaler = Rescaler(
+        log,
+        DEPLOYMENT,
+        PredictPolicy(),
+        most_in_all=8,
+        announce=lambda *_: None,
+        tell=told.append,
+        fleet=fleet,
+        clock=clock,
+    )
+
+    def look(epoch, rows=12800):
+        publish(log, epoch, rows)
+        clock.at = 5.0 * epoch
+        units = view(log, epoch, rows, row_s=1e-4, nodes=fleet.view())
+        units.units.append(SimpleNamespace(unit="lines.0#0", phase="running"))
+        rescaler.look(units)
+
+    for epoch in range(3):
+        look(epoch)
+    assert "nodes are added: 1" in told
+    assert shape(log) == [(0, 8)]
+    fleet.units["n2"] = 0
+    look(3)
+    assert [count for _, count in shape(log)] == [4, 4]
+    assert fleet.retired == []
+    (item,) = rescaler._watched.values()
+    item.pending = []  # its children have published
+    look(4)
+    assert fleet.retired == ["n2"]
+
+
+def test_shards_do_not_wait_for_a_node_for_ever():
+    """One that does not come up leaves them with the nodes that there are."""
+    log, clock, fleet = opened(), Clock(), Fleet()
+    rescaler = Rescaler(
+        log,
+        DEPLOYMENT,
+        PredictPolicy(),
+        most_in_all=8,
+        announce=lambda *_: None,
+        tell=lambda _: None,
+        fleet=fleet,
+        clock=clock,
+    )
+    for epoch in range(3 + round(NODES_S / 5)):
+        publish(log, epoch, 12800)
+        clock.at = 5.0 * epoch
+        found = view(log, epoch, 12800, row_s=1e-4, nodes=fleet.view())
+        found.units.append(SimpleNamespace(unit="lines.0#0", phase="running"))
+        rescaler.look(found)
+    assert [count for _, count in shape(log)] == [4, 4]
+
+
+def test_a_look_that_fails_is_told_once_and_is_not_the_last():
+    """A fault of the autoscaler's own neither ends it nor passes in silence."""
+    told, looks, again = [], [], threading.Event()
+
+    def look(view):
+        looks.append(view)
+        if len(looks) <= 3:
+            raise KeyError("count")
+        again.set()
+
+    thread = AutoscaleThread(
+        SimpleNamespace(look=look), lambda: "the run", tell=told.append, every_s=0.001
+    )
+    thread.start()
+    assert again.wait(30)
+    thread.stop()
+    assert told == ["autoscaling failed, shards stay as they are: KeyError: 'count'"]

@@ -11,13 +11,14 @@ from holdfast.errors import BadInputError
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import (
-    carry_out,
+    announce,
     heat,
     outcome,
     rescale,
     scalable,
     shape_of,
     split,
+    under_way,
 )
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
@@ -161,12 +162,14 @@ def test_a_change_is_done_when_its_children_publish():
     log = opened()
     publish(log, "count.0#0", 0, -1, 3)
     (change,) = rescale(log, COUNT, 2, reason="test")
-    carry_out(log, "count")
+    assert under_way(log, "count") == [change]
+    announce(log, [change])  # nobody is there to start its children: its parents turn at once
     assert outcome(log, change) is None
     steps = log.steps()
     position = log.run(steps.position_at("count.0#0", 1))
     ended = log.run(steps.next_step("count.0#0", position, (), lambda *_: None))
     assert ended.why == "handed over"
+    assert under_way(log, "count") == []
     born = log.run(log.steps().birth("count.1#0"))
     assert isinstance(born, Birth)
     assert (born.epoch, born.parents) == (3, (("count.0#0", 0),))

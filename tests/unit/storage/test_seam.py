@@ -83,7 +83,6 @@ LISTED = {
     "runtime/node/program.py": ("mkdir touch", MACHINE),
     "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/frames/sabotage.py": ("read_text", APART),
-    "runtime/spark/host.py": ("shutil.rmtree", MACHINE),
     "runtime/spark/start/archive.py": (
         "exists fcntl.flock glob mkdir open read_text replace unlink write_text",
         MACHINE,

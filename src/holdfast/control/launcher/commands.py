@@ -51,6 +51,8 @@ class TellExited:
 
     node: str
     pid: int
+    retired: bool = False
+    """It was not needed any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,20 @@ class SpareRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRequested:
+    """Someone wants one more node that is no spare."""
+
+    domain: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetireRequested:
+    """A node is not needed any more; nothing, if it has ended."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStarted:
     """A process runs for a node."""
 
@@ -105,6 +119,8 @@ class Tick:
 LaunchEvent: TypeAlias = (
     LaunchBegan
     | SpareRequested
+    | WorkerRequested
+    | RetireRequested
     | NodeStarted
     | NodeNotStarted
     | NodeUp

@@ -54,6 +54,8 @@ class NodeProcess:
     since: float
     pid: int | None = None
     up: bool = False
+    retired: bool = False
+    """It was told to end because it is not needed, and is not replaced."""
     overdue: bool = False
     """It is being killed because it did not come up in time."""
 
@@ -66,6 +68,7 @@ class Launcher:
         self._commands: list[c.LaunchCommand] = []
         self.nodes: dict[str, NodeProcess] = {}
         self._spare_count = 0
+        self._worker_count = settings.nodes
         self._due: list[tuple[float, str]] = []
         self._recovering = False
         """Replacements to start: when, and in which failure domain."""
@@ -82,7 +85,7 @@ class Launcher:
         self._restarted: tuple[float, ...] = ()
         self._refused: tuple[float, ...] = ()
         """When the coordinator ended by itself or could not be started."""
-        self._exits: deque[tuple[str, int]] = deque(maxlen=MAX_EXITS)
+        self._exits: deque[c.TellExited] = deque(maxlen=MAX_EXITS)
         self._ended: deque[str] = deque()
         self._node_trouble: str | None = None
         self._coordinator_trouble: str | None = None
@@ -120,6 +123,12 @@ class Launcher:
                 self._begin(now)
             case e.SpareRequested():
                 self._start_spare(event.domain, now, replaces=False)
+            case e.WorkerRequested():
+                name = f"n{self._worker_count}"
+                self._worker_count += 1
+                self._start(name, event.domain, now, spare=False, replaces=False)
+            case e.RetireRequested():
+                self._retire(event)
             case e.NodeStarted():
                 self._known(event.node).pid = event.pid
             case e.NodeNotStarted():
@@ -181,6 +190,15 @@ class Launcher:
         self.nodes[name] = NodeProcess(domain=domain, replaces=replaces, since=now)
         self._do(c.StartNode(node=name, domain=domain, spare=spare))
 
+    def _retire(self, event: e.RetireRequested) -> None:
+        node = self.nodes.get(event.node)
+        if node is not None and not node.retired:
+            node.retired = True
+            self._do(
+                c.Log(level="info", text=f"node {event.node} is not needed any more"),
+                c.TerminateNode(node=event.node),
+            )
+
     def replacement_due(self, now: float) -> bool:
         """Whether a new spare is about to start, so that recoveries under way matter."""
         return any(at <= now for at, _ in self._due)
@@ -236,14 +254,17 @@ class Launcher:
         if node.pid is None:
             raise UnknownNodeError(f"node {event.node} ended before it was started")
         del self.nodes[event.node]
-        self._exits.append((event.node, node.pid))
+        told = c.TellExited(node=event.node, pid=node.pid, retired=node.retired)
+        self._exits.append(told)
         self._do(
-            c.TellExited(node=event.node, pid=node.pid),
+            told,
             c.Log(level="info", text=f"node {event.node} ended with {event.code}"),
         )
         self._ended.append(event.node)
         if len(self._ended) > ENDED_LOGS:
             self._do(c.ForgetLogs(node=self._ended.popleft()))
+        if node.retired:
+            return
         # 0 means that it was told to leave: the run ends.
         self._leaving = self._leaving or event.code == 0
         if self.stopping or not self._settings.replace or event.code == 0:
@@ -357,7 +378,7 @@ class Launcher:
 
     def _tell_all(self) -> None:
         """All that a coordinator which has just been reached may not know."""
-        self._do(*(c.TellExited(node=name, pid=pid) for name, pid in self._exits))
+        self._do(*self._exits)
         if self._coordinator_trouble is not None:
             self._do(c.TellTrouble(trouble=self._coordinator_trouble))
             self._coordinator_trouble = None

@@ -344,9 +344,10 @@ class Shell:
         try:
             while True:
                 match await _receive(reader):
-                    case {"exited": {"node": str(node), "pid": int(pid)}}:
+                    case {"exited": {"node": str(node), "pid": int(pid), **more}}:
                         cause = self._cause(f"exit-{node}")
-                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid))
+                        retired = more.get("retired") is True
+                        self.feed(e.NodeExited(cause=cause, node=node, pid=pid, retired=retired))
                     case {"trouble": str(trouble)}:
                         cause = self._cause("trouble")
                         self.feed(e.LauncherTroubled(cause=cause, trouble=trouble))
@@ -439,6 +440,7 @@ def _handover(request: Mapping[str, Any], cause: str) -> e.HandoverRequested:
         parents=tuple(UnitId.parse(str(name)) for name in request["parents"]),
         children=tuple(UnitId.parse(str(name)) for name in request["children"]),
         reason=str(request.get("reason", "")),
+        node=str(request.get("node", "")),
     )
 
 

@@ -3,8 +3,8 @@
 A connection begins with a greeting {"role": ..., "token": ...}, answered by {"ok": true} or by
 {"ok": false, "error": ...}. Then
 - a `node` sends hello and heartbeats and gets {"term", "command"};
-- a `launcher` sends {"exited": {"node", "pid"}} and {"trouble": LINE}, empty when that is over, and
-  gets {"term", "fence": {"node", "pid"}};
+- a `launcher` sends {"exited": {"node", "pid", "retired"}} and {"trouble": LINE}, empty when it is
+  over, and gets {"term", "fence": {"node", "pid"}};
 - another `coordinator` gets {"term"} ten times a second, and {"over": true} when the run ends;
 - a `control` connection sends {"op": ..., ...} and gets {"ok": true, "result": ...} or
   {"ok": false, "error": ...}; after {"op": "subscribe", "every_s": s} it gets views until the end.

@@ -13,6 +13,7 @@ from typing import Literal, assert_never
 from holdfast.control.events import Unit
 from holdfast.control.facts import (
     DownReason,
+    HandoverBegan,
     PlacementFact,
     UnitDown,
     UnitEnded,
@@ -53,7 +54,7 @@ class UnitRecord:
     placed_at: float = 0.0
     retry_at: float = 0.0
     home: str | None = None
-    """The node it was on last."""
+    """The node it was on last; before its first start, the one that it had better be on."""
     home_domain: str = ""
     down: DownReason | None = None
     """Why it is not running; None before the first start, after a clean stop, and when running."""
@@ -187,14 +188,25 @@ class UnitState:
         }
         self.index = Index(self.units, at)
 
-    def add(self, units: Iterable[UnitId], at: float) -> None:
+    def hand_over(self, fact: HandoverBegan) -> None:
+        """Children are to run from now on; one that many become goes where most others are.
+
+        So what is merged leaves nodes empty that are not needed any more.
+        """
+        nodes = [node for one in fact.parents if (node := self.node_of(str(one))) is not None]
+        merged = len(fact.children) == 1 and len(fact.parents) > 1 and nodes
+        home = fact.node or (max(nodes, key=self.load) if merged else None)
+        self.add(fact.children, fact.at, home=home)
+
+    def add(self, units: Iterable[UnitId], at: float, home: str | None = None) -> None:
         """Units that are to run from now on: each behind those of its segment."""
         for unit in units:
             if self.knows(unit):
                 continue
             order = list(self.units.values())
             before = [n for n, other in enumerate(order) if other.unit.segment == unit.segment]
-            record = UnitRecord(unit=unit, generation=self.retired.pop(str(unit), 0))
+            generation = self.retired.pop(str(unit), 0)
+            record = UnitRecord(unit=unit, generation=generation, home=home)
             order.insert(before[-1] + 1 if before else len(order), record)
             self.units = {str(other.unit): other for other in order}
         self.index = Index(self.units, at)

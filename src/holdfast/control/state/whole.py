@@ -136,7 +136,7 @@ class State:
             case f.Deployed():
                 self.unit_state.deploy(fact.units, fact.at)
             case f.HandoverBegan():
-                self.unit_state.add(fact.children, fact.at)
+                self.unit_state.hand_over(fact)
             case f.UnitEnded():
                 self.unit_state.end(fact)
                 self.recovery_state.close(fact.unit, "superseded", fact.at)

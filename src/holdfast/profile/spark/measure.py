@@ -126,7 +126,7 @@ def _inherit_skew(pipeline: Pipeline, operators: dict[str, OperatorStatistics]) 
     """
     parallel = {item.name: item.parallelism for item in pipeline.topology().operators}
     for operator in pipeline.operators:
-        if operator.kind == "map" and parallel[operator.name] > 1:
+        if operator.kind == "map" and not operator.key and parallel[operator.name] > 1:
             before = operators[operator.inputs[0]].skew
             operators[operator.name] = replace(operators[operator.name], skew=before)
 

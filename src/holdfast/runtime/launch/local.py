@@ -51,7 +51,7 @@ class LocalLauncher:
         self._run_dir = run_dir
         self.launch = launch
         self._parent_pid = parent_pid
-        self._settings = settings
+        self.settings = settings
         self._clock: Clock = SystemClock()
         self._list = ProcessList(run_dir)
         self._lock = threading.RLock()
@@ -107,6 +107,16 @@ class LocalLauncher:
         with self._lock:
             self._handle(e.SpareRequested(domain=domain), asked=True)
             return next(reversed(self._nodes))
+
+    def add_worker(self, domain: str) -> str:
+        """Start one more node that is no spare; gives its name, or raises OSError."""
+        with self._lock:
+            self._handle(e.WorkerRequested(domain=domain), asked=True)
+            return next(reversed(self._nodes))
+
+    def retire(self, name: str) -> None:
+        """Have a node end that is not needed any more."""
+        self._handle(e.RetireRequested(node=name))
 
     def node(self, name: str) -> Child | None:
         with self._lock:
@@ -239,7 +249,8 @@ class LocalLauncher:
             case c.TerminateNode():
                 self._nodes[command.node].terminate()
             case c.TellExited():
-                self._tell({"exited": {"node": command.node, "pid": command.pid}})
+                exited = {"node": command.node, "pid": command.pid, "retired": command.retired}
+                self._tell({"exited": exited})
             case c.TellTrouble():
                 self._tell({"trouble": command.trouble})
             case c.ForgetLogs():
@@ -252,7 +263,7 @@ class LocalLauncher:
                 assert_never(command)
 
     def _start_node(self, command: c.StartNode) -> Child:
-        settings = self._settings
+        settings = self.settings
         return self._enlist(
             Child(
                 kind="node",

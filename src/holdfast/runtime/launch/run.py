@@ -124,9 +124,14 @@ class LocalRun:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Start all processes; returns at once."""
+    def start(self, check: Callable[[], None] = lambda: None) -> None:
+        """Start all processes; returns at once.
+
+        Args:
+            check: raises if the specification is not up to date; nobody changes anything meanwhile.
+        """
         with nothing_running(self.run_dir):
+            check()
             write_spec(self.run_dir, self.spec)
             self._list.clear()
             remove_leftovers(self.run_dir)
@@ -212,6 +217,17 @@ class LocalRun:
 
     def add_spare(self, domain: str = "d0") -> str:
         return self.launcher.add_spare(domain)
+
+    @property
+    def begun_with(self) -> int:
+        """Nodes that it was launched with, spares not counted."""
+        return self.launcher.settings.nodes
+
+    def add_worker(self, domain: str = "d0") -> str:
+        return self.launcher.add_worker(domain)
+
+    def retire(self, node: str) -> None:
+        self.launcher.retire(node)
 
     def stop(self, deadline_s: float = 30.0) -> StopReport:
         """End the run: cleanly if possible within the deadline, by force after it."""

@@ -56,9 +56,9 @@ class Survey:
         sources = [item.name for item in deployment.segments if item.kind == "source"]
         self._log = log
         self._deployment = deployment
+        self._untrimmed = sources if keep_input else []
         self._floors = Floors(
-            DeploymentWiring(deployment=deployment, kept=sources if keep_input else ()),
-            levels=levels,
+            DeploymentWiring(deployment=deployment, kept=self._untrimmed), levels=levels
         )
         self.trouble: list[str] = []
         """What could not be told because of a damaged record, in words."""
@@ -141,6 +141,8 @@ class Survey:
         carriers = self._ask(self._floors.carriers(name)) or [] if known else []
         publishes = name in {item.name for item in self._deployment.segments if item.outputs}
         pins = self._ask(self._floors.pinned_by(name)) or [] if publishes else []
+        if name in self._untrimmed:
+            pins = [("--keep-input", -1)]
         return {
             "stream": name,
             "carriers": [

@@ -36,6 +36,7 @@ class Trimmer:
         retain: int = RETAIN_BATCHES,
         keep_input: bool = False,
         levels: int = 1,
+        every: int = TRIM_EVERY,
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = new_id,
     ) -> None:
@@ -46,13 +47,14 @@ class Trimmer:
         keep_input: never trim what sources published: for checking results against all input.
         levels: of acknowledgement: input is kept until what was made of it so many boundaries
             further down is there to stay.
+        every: batches of a unit between two trims.
         clock: wall-clock seconds, as files are stamped; tells what writers that died have left.
         new_id: where names come from of what is moved aside.
         """
         self.log, self.keep_input, self.clock, self._new_id = log, keep_input, clock, new_id
         sources = {item.name for item in deployment.segments if item.kind == "source"}
         wiring = DeploymentWiring(deployment=deployment, kept=sources if keep_input else ())
-        self.levels = levels
+        self.levels, self._every = levels, every
         self._floors = Floors(
             wiring,
             writer=log.writer,
@@ -60,6 +62,10 @@ class Trimmer:
             shared={item.name for item in deployment.segments if item.shared_state},
             levels=levels,
         )
+
+    def is_due(self, number: int) -> bool:
+        """Whether a unit is to be trimmed after a batch."""
+        return number % self._every == self._every - 1
 
     def keep_epoch(self, unit: str) -> int | None:
         """A checkpoint keeps its newest commit at or before this epoch; None: the newest few do."""

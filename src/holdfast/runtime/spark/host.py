@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -36,7 +35,7 @@ from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.forked import ForkedLog, Predict
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
-from holdfast.runtime.log.trim import Trimmer
+from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.paths import path_of
@@ -51,7 +50,7 @@ from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.probe import Probe, Probes
-from holdfast.runtime.spark.units.rehearse import MakeUnit, rehearse
+from holdfast.runtime.spark.units.rehearse import MakeUnit, Rehearsals
 from holdfast.runtime.spark.units.replay import Bench
 from holdfast.runtime.spark.units.starting import Starting, status_of, until_running
 from holdfast.runtime.spark.units.unit import SparkUnit
@@ -86,6 +85,7 @@ class SparkUnitHost:
         memory_mb: int = 512,
         keep_input: bool = False,
         ack_levels: int = 1,
+        trim_every: int = TRIM_EVERY,
         partitions: int = 1,
         sabotage: bool = False,
         spark: SparkSession | None = None,
@@ -98,7 +98,7 @@ class SparkUnitHost:
         self._root = Path(run_dir).resolve()
         self._memory_mb = memory_mb
         self._keep_input = keep_input
-        self._ack_levels = ack_levels
+        self._ack_levels, self._trim_every = ack_levels, trim_every
         self._partitions = partitions
         self._sabotage = sabotage
         self._probes = Probes()
@@ -118,6 +118,8 @@ class SparkUnitHost:
         self._watch = NodeWatch()
         self._units: dict[UnitId, SparkUnit | ThreadUnit | Starting] = {}
         self._store = open_storage(self._root, told=self._watch.told)
+        folder = warm_folder(self._scratch)
+        self._rehearsals = Rehearsals(deployment, SliceLog(self._root), folder)
         ship_by_value(pipeline)
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
@@ -160,20 +162,23 @@ class SparkUnitHost:
 
     def warm(self) -> None:
         self.open()
-        folder, log = warm_folder(self._scratch), SliceLog(self._root)
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
-        try:
-            done = [
-                rehearse(segment, self._deployment, log, folder, self._on(segment, path))
-                for segment in inner
-                for path in segment.paths or ("",)
-            ]
-            if not any(done):
-                # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
-                stateful = any(segment.stateful for segment in inner)
-                warm_up(self.session(), folder, stateful=stateful)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        done = [
+            self._rehearsals.run(segment, self._on(segment, path), path)
+            for segment in inner
+            for path in segment.paths or ("",)
+        ]
+        if not any(done):
+            # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
+            stateful = any(segment.stateful for segment in inner)
+            warm_up(self.session(), warm_folder(self._scratch), stateful=stateful)
+
+    def _rehearse(self, segment: Segment) -> None:
+        """Run what a unit is about to take over from others, unless it has been run here."""
+        with self._lock:
+            ran = [one for unit, one in self._units.items() if unit.segment == segment.name]
+        if not any(one.progress.report.rows_in for one in ran):
+            self._rehearsals.run(segment, self._on(segment, ""))
 
     def probe(self, split: str, path: str, probe: int, share: float) -> None:
         segment = self._deployment.segment(split)
@@ -351,6 +356,7 @@ class SparkUnitHost:
                 keep_input=self._keep_input,
                 retain=RETAIN_BATCHES + (FOLLOWER_BATCHES if hot else 0),
                 levels=self._ack_levels,
+                every=self._trim_every,
             ),
             crash=self._crash(),
             watch=self._watch,
@@ -403,7 +409,12 @@ class SparkUnitHost:
         self, context: UnitContext, *, clone_from: int | None, pipeline: Pipeline | None = None
     ) -> SparkUnit:
         settings = self._query_settings(context, pipeline)
-        return SparkUnit(context, **settings, clone_from=clone_from)
+        return SparkUnit(
+            context,
+            **settings,
+            clone_from=clone_from,
+            rehearse=lambda: self._rehearse(context.segment),
+        )
 
     def _query_settings(
         self, context: UnitContext, pipeline: Pipeline | None = None

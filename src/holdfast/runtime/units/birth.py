@@ -10,9 +10,20 @@ from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.streams.handover import Birth
 from holdfast.streams.repair import Repairs
+from holdfast.streams.steps import Newest, claims
 
 BIRTH_LOOK_S = 0.02
 """How often a unit looks whether it is born: nobody reads its stream on before."""
+PATIENCE_S = 60.0
+"""How long one who is ready waits for those who are born with it. Parents go on meanwhile, so it
+costs nobody a row; but one that never gets ready, on a node without room, must not hold up all."""
+
+
+def is_awaited(context: UnitContext, protocol: Repairs) -> bool:
+    """Whether others are to hand over to the unit and have not: it has time to get ready."""
+    log = context.log
+    change = log.run(protocol.change(context.unit.segment, context.unit.change))
+    return change.how == "run" and log.run(protocol.birth(context.name)) == "not yet"
 
 
 def await_birth(
@@ -20,23 +31,38 @@ def await_birth(
 ) -> Birth:
     """Where the unit begins; waits until those before it have handed over.
 
-    One that waits is warm, and counts as running: it has nothing to take.
+    One that waits is warm, and counts as running: it has nothing to take. Its parents turn when all
+    who are born with it have claimed what is to be theirs, which they do when they are ready: so
+    nobody waits for a query to be planned. Whoever put the change may have died long ago.
     """
-    log, name, waits = context.log, context.name, False
+    log, name = context.log, context.name
+    began: float | None = None
+    turned = False
     while True:
         found = log.run(protocol.birth(name))
         if isinstance(found, Birth):
             return found
         if found == "void":
             raise SupersededError(f"{name}: the change that made it was overtaken")
-        if not waits:
-            waits = True
-            # Whoever put the change may have died before it was carried out.
-            log.run(protocol.carry_out(context.unit.segment))
+        now = context.clock.now()
+        if began is None:
+            began = now
             progress.tell(state="running", doing="waiting for its parents to hand over")
+        if not turned and (now - began >= PATIENCE_S or _all_ready(context, protocol)):
+            turned = True
+            log.run(protocol.carry_out(context.unit.segment))
         if stopping.wait(BIRTH_LOOK_S):
             raise SupersededError(f"{name} was stopped before it was born")
         log.check_current(name, context.generation, context.replica)
+
+
+def _all_ready(context: UnitContext, protocol: Repairs) -> bool:
+    """Whether those born with the unit are ready; where logs are cut, nobody waits for anyone."""
+    log = context.log
+    change = log.run(protocol.change(context.unit.segment, context.unit.change))
+    if change.how != "run":
+        return True
+    return all(log.records.execute(Newest(claims(one.unit, 0))) >= 0 for one in change.children)
 
 
 def follow_inputs(context: UnitContext, born: Birth) -> Takeable:

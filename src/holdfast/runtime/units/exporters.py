@@ -16,29 +16,27 @@ import os
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.deployment import KEY_GROUPS, Boundary
+from holdfast.deployment import Boundary
 from holdfast.errors import CorruptLogError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE
-from holdfast.runtime.log.batching import Batching
-from holdfast.runtime.log.slices import files_on, read_slice
-from holdfast.runtime.units.places import Life, need_folder, take_folder, take_table
+from holdfast.runtime.units.places import Life, need_folder, need_table, take_folder, take_table
+from holdfast.runtime.units.reading import ReadingUnit
 from holdfast.runtime.units.replicas import mark_delivered
 from holdfast.runtime.units.superseded import Marks, accepts, sweep_files, sweep_rows
 from holdfast.runtime.units.tables import begin_writing, quoted, sqlite_rows, sqlite_type
-from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage.identity import new_id
 from holdfast.storage.local import sync_folder
 from holdfast.streams.records import Range
-from holdfast.streams.unit import End, Ended, Proposal, RunBatch
+from holdfast.streams.unit import Ended, RunBatch
 
 TEMPORARY = ".holdfast-*.tmp"
 """Files of ours in a sink's folder that are not yet what they will be."""
@@ -60,20 +58,12 @@ class Delivery(ABC):
         """
 
 
-class ExporterUnit(ThreadUnit):
+class ExporterUnit(ReadingUnit):
     """Reads a boundary as every unit does, and delivers instead of publishing."""
 
     def __init__(self, context: UnitContext, delivery: Delivery, schema: Any) -> None:
-        super().__init__(context)
+        super().__init__(context, schema)
         self._delivery = delivery
-        self._schema = schema
-        self._batching = Batching(batch_epochs=context.segment.batch_epochs)
-        self.reach = self._batching.reach
-
-    def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
-        proposed = self._batching.propose(after, ends, limit)
-        self.progress.tell(waiting=proposed.upto - after if proposed else 0)
-        return proposed
 
     def run_batch(self, step: RunBatch) -> None:
         context, record, number = self.context, step.range, step.position.batch
@@ -90,7 +80,7 @@ class ExporterUnit(ThreadUnit):
         heeded = -1
         while True:
             try:
-                return self._rows(record, heed=heeded > record.after)
+                return self.rows(record, heed=heeded > record.after)
             except CorruptLogError:
                 heed = self.context.healer.heal(
                     self.context.inputs,
@@ -103,17 +93,6 @@ class ExporterUnit(ThreadUnit):
                     raise
                 heeded = max(heeded, heed)
                 self.progress.tell(state="running", doing=None)
-
-    def _rows(self, record: Range, *, heed: bool) -> Any:
-        """What its slices hold, or their repairs if these are to be heeded."""
-        log = self.context.log
-        batches: list[Any] = []
-        for boundary, stream in self.context.inputs:
-            for item in log.run(self.steps.read(stream, record.after, record.upto)):
-                whole = log.run(self.steps.repaired(item))[0] if heed else item
-                folder = log.data(item.unit, boundary)
-                batches += read_slice(folder, files_on(whole, boundary), range(KEY_GROUPS))
-        return pa.Table.from_batches(batches) if batches else self._schema.empty_table()
 
     def _is_due(self, number: int) -> bool:
         """Whether nobody has delivered the batch: the next range is put only when it is done.
@@ -206,13 +185,7 @@ class SqliteDelivery(Delivery):
 
     def _write(self, number: int, values: list[tuple[Any, ...]], upto: int) -> None:
         with closing(self._begin()) as base:
-            progress = base.execute(
-                f"SELECT run, batch FROM {PROGRESS_TABLE} WHERE table_name = ?",  # noqa: S608
-                (self._table,),
-            ).fetchone()
-            if progress is None or progress[0] != self._life.id:
-                raise self._life.refuse(f"table {self._table!r}")
-            if progress[1] >= number:
+            if need_table(base, self._table, self._life) >= number:
                 return
             if self._key:
                 base.executemany(self._delete, map(self._key_of, values))

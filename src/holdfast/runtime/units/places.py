@@ -104,6 +104,17 @@ def need_folder(folder: Path, life: Life) -> None:
         raise life.refuse(str(folder))
 
 
+def need_table(base: sqlite3.Connection, table: str, life: Life) -> int:
+    """The last batch that a table holds, -1: none; raises if another life has taken it."""
+    found = base.execute(
+        f"SELECT run, batch FROM {PROGRESS_TABLE} WHERE table_name = ?",  # noqa: S608 - a constant
+        (table,),
+    ).fetchone()
+    if found is None or found[0] != life.id:
+        raise life.refuse(f"table {table!r}")
+    return int(found[1])
+
+
 def table_owner(base: sqlite3.Connection, table: str, life: Life) -> str | None:
     """The life a table is marked with, None if it is free; raises if it has rows of another."""
     columns = [row[1] for row in base.execute(f"PRAGMA table_info({PROGRESS_TABLE})")]

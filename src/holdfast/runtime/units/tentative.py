@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.deployment import KEY_GROUPS, Boundary
+from holdfast.deployment import Boundary
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
-from holdfast.pipeline.sinks import PROGRESS_TABLE
-from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.forked import ForkedLog
-from holdfast.runtime.log.slices import files_on, read_slice
-from holdfast.runtime.units.places import Life, need_folder
+from holdfast.runtime.units.places import Life, need_folder, need_table
+from holdfast.runtime.units.reading import ReadingUnit
 from holdfast.runtime.units.superseded import (
     FOLDER,
     Marks,
@@ -36,9 +34,9 @@ from holdfast.runtime.units.superseded import (
     tentative_table,
 )
 from holdfast.runtime.units.tables import begin_writing, quoted, sqlite_rows, sqlite_type
-from holdfast.runtime.units.threads import ThreadUnit, UnitContext
+from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage.local import sync_folder
-from holdfast.streams.unit import End, Proposal, RunBatch
+from holdfast.streams.unit import RunBatch
 
 COLUMNS = ("_fork", "_batch", "_after", "_upto", "_missing", "_fidelity")
 """What a tentative row says besides its values."""
@@ -91,33 +89,19 @@ class ExactProgress:
         return self._log.need_range(self._log.exact, batch).upto if batch >= 0 else -1
 
 
-class TentativeExporter(ThreadUnit):
+class TentativeExporter(ReadingUnit):
     """Reads what the fork's units publish, as every unit does, and delivers it apart."""
 
     def __init__(self, context: UnitContext, delivery: TentativeDelivery, schema: Any) -> None:
-        super().__init__(context)
+        super().__init__(context, schema)
         log = context.log
         if not isinstance(log, ForkedLog):
             raise TypeError("an exporter of a fork has a log of its own")
-        self._log = log
-        self._delivery, self._schema = delivery, schema
-        self._batching = Batching(batch_epochs=context.segment.batch_epochs)
-        self.reach = self._batching.reach
-
-    def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:
-        proposed = self._batching.propose(after, ends, limit)
-        self.progress.tell(waiting=proposed.upto - after if proposed else 0)
-        return proposed
+        self._log, self._delivery = log, delivery
 
     def run_batch(self, step: RunBatch) -> None:
         context, record, number = self.context, step.range, step.position.batch
-        batches: list[Any] = []
-        for boundary in context.segment.inputs:
-            stream = context.deployment.producer(boundary).name
-            for item in context.log.run(self.steps.read(stream, record.after, record.upto)):
-                folder = context.log.data(item.unit, boundary)
-                batches += read_slice(folder, files_on(item, boundary), range(KEY_GROUPS))
-        rows = pa.Table.from_batches(batches) if batches else self._schema.empty_table()
+        rows = self.rows(record)
         missing = self._log.missing(number)
         batch = Tentative(
             part=Part(
@@ -201,14 +185,8 @@ class TentativeSqlite(TentativeDelivery):
         part = batch.part
         values = [(*row, *batch.values) for row in sqlite_rows(rows, self._key)]
         with closing(begin_writing(self._path)) as base:
-            progress = base.execute(
-                f"SELECT run, batch FROM {PROGRESS_TABLE} WHERE table_name = ?",  # noqa: S608
-                (self._table,),
-            ).fetchone()
-            if progress is None or progress[0] != self._life.id:
-                raise self._life.refuse(f"table {self._table!r}")
             # The exact exporter needs the lock that is held here, so what is seen stays so.
-            if part.after < self._progress.at(progress[1]):
+            if part.after < self._progress.at(need_table(base, self._table, self._life)):
                 return False
             for statement in self._make:
                 base.execute(statement)

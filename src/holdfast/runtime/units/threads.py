@@ -19,7 +19,7 @@ from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.damage import Inputs, inputs_of
 from holdfast.runtime.log.slicelog import EndedError, SliceLog, SupersededError, trimmed
-from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
+from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.watch import LOOK_S, POLL_S, NoWatch, Watch
 from holdfast.runtime.units.healing import Healer, NoHealer
 from holdfast.runtime.units.lead import Alone, Lead
@@ -237,7 +237,7 @@ class ThreadUnit(ABC):
         took_ms = 1000 * (self.context.clock.now() - start)
         self.progress.tell(batch_ms=took_ms, waiting=0)
         self._passed(record, number)
-        if number % TRIM_EVERY == TRIM_EVERY - 1 and self.context.lead.leads:
+        if self.context.trimmer.is_due(number) and self.context.lead.leads:
             self.context.trimmer.trim(self.context.name)
         self.context.crash.at("before-commit", self.context.name, number)
 

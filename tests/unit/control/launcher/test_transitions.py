@@ -467,3 +467,30 @@ def test_a_node_cannot_end_before_it_was_started():
     made.handle(e.LaunchBegan(), 0.0)
     with pytest.raises(UnknownNodeError, match="n0 ended before it was started"):
         ended(made, "n0")
+
+
+def test_a_worker_that_is_asked_for_is_named_after_those_of_the_launch():
+    """It is no spare."""
+    made = launcher(nodes=2, spares=1)
+    assert made.handle(e.WorkerRequested(domain="d1"), 1.0) == [
+        c.StartNode(node="n2", domain="d1", spare=False)
+    ]
+
+
+def test_a_retired_node_ends_without_a_replacement():
+    """The run goes on, and the coordinator is told that nothing failed, also a later one."""
+    made = launcher(nodes=2)
+    up(made, "n0", "n1")
+    assert made.handle(e.RetireRequested(node="n1"), 1.0) == [
+        c.Log(level="info", text="node n1 is not needed any more"),
+        c.TerminateNode(node="n1"),
+    ]
+    assert made.handle(e.RetireRequested(node="n1"), 1.0) == []
+    told = c.TellExited(node="n1", pid=pid("n1"), retired=True)
+    got = ended(made, "n1", code=0, now=2.0)
+    assert got == [told, c.Log(level="info", text="node n1 ended with 0")]
+    assert tick(made, 60.0) == []
+    assert told in made.handle(e.CoordinatorReached(), 60.0)
+    ended(made, "n0", now=61.0)
+    assert started(made, tick(made, 61.0)) == ["s0"]
+    assert made.handle(e.RetireRequested(node="n7"), 62.0) == []

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -42,6 +43,24 @@ TIMEOUT_S = 60.0
 WAIT_S = 0.02
 
 MakeUnit = Callable[[UnitContext], SparkUnit]
+
+
+class Rehearsals:
+    """What a node has rehearsed, each segment once; thread-safe."""
+
+    def __init__(self, deployment: Deployment, real: SliceLog, folder: Path) -> None:
+        self._deployment, self._real, self._folder = deployment, real, folder
+        self._done: dict[tuple[str, str], bool] = {}
+        self._one = threading.Lock()
+
+    def run(self, segment: Segment, make: MakeUnit, path: str = "") -> bool:
+        """Rehearse a segment, of a split on one of its paths; whether rows have got through."""
+        with self._one:
+            if not self._done.get((segment.name, path)):
+                self._done[segment.name, path] = rehearse(
+                    segment, self._deployment, self._real, self._folder, make
+                )
+            return self._done[segment.name, path]
 
 
 def rehearse(

@@ -106,7 +106,7 @@ class ReplayUnit(SparkUnit):
             super()._not_planned(number, error)
 
     def _batch(self, frame: DataFrame, spark_batch: int) -> None:
-        number = self._number = batch_number(self._home, spark_batch, self._spec.partitions)
+        number = self._number = batch_number(self._home, spark_batch, self._planned.spec.partitions)
         if number <= self._replay.last:
             try:
                 self._run_again(frame, number)
@@ -120,7 +120,7 @@ class ReplayUnit(SparkUnit):
 
     def _run_again(self, frame: DataFrame, number: int) -> None:
         context = self.context
-        written = self._side.written(frame, number, hold=False)
+        written = self._planned.side.written(frame, number, hold=False)
         stored = self._stored(number)
         if stored is not None and stored.digest != content_digest(written.files):
             drop_files(context, written.files)

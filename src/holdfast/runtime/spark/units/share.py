@@ -26,7 +26,7 @@ class Share:
     """Of its key groups: the first, and one past the last."""
     groups: Collection[int]
     partitions: int | None
-    """Of its operator's state; None: the number of shards is never changed."""
+    """Of its operator's state; None: it has none, or the number of shards is never changed."""
     unchecked: bool
     """Nobody has looked yet where Spark keeps its state."""
 
@@ -39,7 +39,7 @@ class Share:
             raise BadInputError(
                 "rows are moved before they are grouped, so its state does not lie by its key",
                 where=self.operator,
-                hint="do that in a map before it, or leave max_shards out",
+                hint="do that in a map before it, join by its key alone, or leave max_shards out",
             )
         self.unchecked = False
 
@@ -47,7 +47,8 @@ class Share:
 def share_of(context: UnitContext) -> Share:
     """What the change that made a unit gave it."""
     ranks, most = context.log.child(context.name).groups, context.segment.max_shards
-    partitions = block_of(ranks, most).count if most > 1 else None
+    keeps = most > 1 and context.segment.stateful
+    partitions = block_of(ranks, most).count if keeps else None
     return Share(
         operator=context.segment.name,
         ranks=ranks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,36 +26,27 @@ from holdfast.runtime.checkpoint.clone import (
     tidy,
 )
 from holdfast.runtime.checkpoint.state import StateFiles
-from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.redo import after_failure, skips_to_use
 from holdfast.runtime.log.slicelog import EndedError, OtherSkipError, SupersededError, skip_version
 from holdfast.runtime.log.takeable import Takeable
-from holdfast.runtime.log.trim import TRIM_EVERY, remove_stop_marks
+from holdfast.runtime.log.trim import remove_stop_marks
 from holdfast.runtime.log.watermarks import output_watermark
-from holdfast.runtime.spark.frames.compile import (
-    OperatorError,
-    build,
-    event_column,
-    input_specs,
-    output_lag_us,
-    read_frames,
-)
+from holdfast.runtime.spark.frames.compile import OperatorError
 from holdfast.runtime.spark.io.publish import Written
-from holdfast.runtime.spark.io.reader import ReaderSpec, StoppedError, rows_read
-from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.io.reader import StoppedError, rows_read
 from holdfast.runtime.spark.units.beginning import keep_commit, refuse_or_rebuild
 from holdfast.runtime.spark.units.life import QueryLife, end_query
 from holdfast.runtime.spark.units.partners import clone_partner
-from holdfast.runtime.spark.units.promise import keep_promised, promise_of
+from holdfast.runtime.spark.units.promise import keep_promised
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
-from holdfast.runtime.spark.units.share import inherit, share_of
-from holdfast.runtime.spark.units.side import choose_side
+from holdfast.runtime.spark.units.query import PlannedQuery, plan_query
+from holdfast.runtime.spark.units.share import inherit
 from holdfast.runtime.units.aside import keep_version
-from holdfast.runtime.units.birth import await_birth, follow_inputs
+from holdfast.runtime.units.birth import await_birth, follow_inputs, is_awaited
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
-from holdfast.streams.records import Range, Skip, Slice
+from holdfast.streams.records import Range, Slice
 from holdfast.streams.unit import Ended, Position
 
 SIZE_EVERY = 8
@@ -79,7 +70,9 @@ class SparkUnit:
         starts: threading.Lock,
         clone_from: int | None,
         partitions: int = 1,
+        rehearse: Callable[[], None] = lambda: None,
     ) -> None:
+        """Args as elsewhere; `rehearse`: called by a unit that waits for others to hand over."""
         self.context = context
         self.progress = Progress(context.unit, context.generation)
         self._spark = spark
@@ -92,8 +85,11 @@ class SparkUnit:
         self._failure: BaseException | None = None
         self._number: int | None = None
         """The batch in hand."""
-        self._skips: dict[int, Skip] = {}
-        """What batches leave out while this query runs."""
+        self._planned: PlannedQuery
+        """The query that runs."""
+        self._ahead: PlannedQuery | None = None
+        """One that was planned before there was a checkpoint for it."""
+        self._rehearse = rehearse
         self._adopted: set[int] = set()
         """Batches that failed here and are published, so need not be run."""
         self._heed_repairs = -1
@@ -164,13 +160,20 @@ class SparkUnit:
             why = None if asked else "its query ended though nobody stopped it"
             self.progress.tell(state="stopped", error=why)
         finally:
+            if self._ahead is not None:
+                self._ahead.close()
             self.context.lead.let_go()
 
     def _prepare(self) -> None:
         """Claim the unit, then clone: what an older generation does after the claim is bounded."""
         context = self.context
-        context.log.claim(context.name, context.generation, context.replica)
         self._protocol = context.log.steps()
+        if is_awaited(context, self._protocol):
+            self.progress.tell(state="running", doing="getting ready to take over")
+            self._rehearse()
+            self._ahead = self._plan()
+        # The claim of one who is to take over also says that it is ready.
+        context.log.claim(context.name, context.generation, context.replica)
         born = await_birth(context, self._protocol, self.progress, self._stopping)
         self._takeable = follow_inputs(context, born)
         folder, own = self._checkpoints(), context.generation
@@ -207,66 +210,36 @@ class SparkUnit:
         return newest_generation(there, self.context.generation)
 
     def _run_query(self) -> None:
-        context, segment = self.context, self.context.segment
+        context = self.context
         context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
-        self._skips = skips_to_use(context.log, context.name, self._stored)
-        self._share = share_of(context)
-        session = unit_session(
-            self._spark,
-            snapshot_batches=segment.snapshot_batches,
-            partitions=self._share.partitions,
-        )
-        self._spec = ReaderSpec(
-            root=context.log.root,
-            unit=context.name,
-            generation=context.generation,
-            replica=context.replica,
-            inputs=input_specs(self._pipeline, context.deployment, segment, self._schemas),
-            groups=self._share.ranks,
-            max_shards=segment.max_shards,
-            batching=Batching(
-                batch_epochs=segment.batch_epochs,
-                one_epoch_per_batch=segment.one_epoch_per_batch,
-            ),
-            partitions=self._partitions,
-            skips={number: skip.rows for number, skip in self._skips.items()},
-            heed_repairs=self._heed_repairs,
-            crash=context.crash,
-            watch=context.watch.address,
-        )
-        self._side = choose_side(
+        query = self._planned = self._ahead or self._plan()
+        self._ahead = None
+        try:
+            if not self._stopping.is_set():
+                self._follow(query)
+        finally:
+            query.close()
+
+    def _plan(self) -> PlannedQuery:
+        context = self.context
+        return plan_query(
             context,
             self._spark,
-            self._spec,
+            self._pipeline,
+            self._schemas,
+            partitions=self._partitions,
+            skips=skips_to_use(context.log, context.name, self._stored),
+            heed_repairs=self._heed_repairs,
             checkpoint=self._checkpoint(context.generation),
             stopping=self._stopping,
             failed=self._not_planned,
         )
-        try:
-            self._follow(session)
-        finally:
-            self._side.close()
 
-    def _follow(self, session: SparkSession) -> None:
-        context, segment = self.context, self.context.segment
-        frames = read_frames(session, self._spec, self._side.rows)
-        share = self._share.partitions or 1
-        result = build(self._pipeline, context.deployment, segment, frames, partitions=share)
-        self._lag_us = output_lag_us(self._pipeline, result)
-        column = event_column(self._pipeline, result.schema)
-        self._promise = promise_of(self._pipeline, segment, column)
-        frame = self._side.writing(result)
-        upserts = any(boundary.mode == "upsert" for boundary in segment.outputs)
-        if self._stopping.is_set():
-            return
+    def _follow(self, planned: PlannedQuery) -> None:
+        writer = planned.writer(self._batch, self._checkpoint(self.context.generation))
         with self._starts:  # one at a time: starting is all work for one core
-            self._query = (
-                frame.writeStream.foreachBatch(self._batch)
-                .outputMode("update" if upserts else "append")
-                .option("checkpointLocation", self._checkpoint(context.generation).address(""))
-                .start()
-            )
+            self._query = writer.start()
         if self._stopping.is_set():
             self.stop()
         self._life = QueryLife(self._spark, str(self._query.runId))
@@ -294,7 +267,10 @@ class SparkUnit:
         ours = isinstance(error, HoldfastError)
         if number is None or (ours and not isinstance(error, OperatorError | OtherSkipError)):
             return False
-        used, newest = self._skips.get(number), context.log.newest_skip(context.name, number)
+        used, newest = (
+            self._planned.skips.get(number),
+            context.log.newest_skip(context.name, number),
+        )
         stored = self._stored(number)
         step = after_failure(
             stateful=context.segment.stateful,
@@ -342,10 +318,10 @@ class SparkUnit:
             self.context,
             spark=self._spark,
             pipeline=self._pipeline,
-            spec=self._spec,
+            spec=self._planned.spec,
             record=record,
             number=number,
-            skip=self._skips.get(number),
+            skip=self._planned.skips.get(number),
             operator=operator,
             reason=str(error),
             tell=lambda doing: self.progress.tell(doing=doing),
@@ -376,12 +352,13 @@ class SparkUnit:
 
     def _run_batch(self, frame: DataFrame, spark_batch: int) -> None:
         context, log = self.context, self.context.log
-        if self._share.unchecked:
+        share = self._planned.share
+        if share.unchecked:
             with self._starts:  # until the query is known
-                self._share.check(self._query)
-        start = self._side.ready_at()
+                share.check(self._query)
+        start = self._planned.side.ready_at()
         checkpoint = self._checkpoint(context.generation)
-        number = self._number = batch_number(checkpoint, spark_batch, self._spec.partitions)
+        number = self._number = batch_number(checkpoint, spark_batch, self._planned.spec.partitions)
         stored = None
         if number in self._adopted or (self._chance and not context.segment.stateful):
             stored = self._stored(number)
@@ -404,7 +381,7 @@ class SparkUnit:
 
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> Slice:
         """Run a batch and publish it; gives what counts."""
-        written = self._side.written(frame, number, hold=not self.context.lead.leads)
+        written = self._planned.side.written(frame, number, hold=not self.context.lead.leads)
         try:
             return self._make_visible(written, number, spark_batch)
         finally:
@@ -419,13 +396,13 @@ class SparkUnit:
         context.crash.at("after-data-files", context.name, number)
         before = self._position(number)
         record = self._decided(number, before)
-        skip = self._skips.get(number)
+        skip = self._planned.skips.get(number)
         watermark = output_watermark(
             before.watermark_us,
             record.watermark_us,
             stateful=context.segment.stateful,
-            windows=all(item.windows for item in self._spec.inputs),
-            lag_us=self._lag_us,
+            windows=all(item.windows for item in self._planned.spec.inputs),
+            lag_us=self._planned.lag_us,
         )
         return context.publish(
             Slice(
@@ -444,7 +421,7 @@ class SparkUnit:
             ),
             # Of chance the rows that are stored count; it comes after the state, which agrees.
             adopt=self._chance,
-            keep=lambda: keep_promised(self._promise, context, number, written),
+            keep=lambda: keep_promised(self._planned.promise, context, number, written),
         )
 
     def _position(self, number: int) -> Position:
@@ -467,15 +444,15 @@ class SparkUnit:
         return log.need_range(name, number)
 
     def _trim(self, number: int) -> None:
-        if number % TRIM_EVERY == TRIM_EVERY - 1:
+        if self.context.trimmer.is_due(number):
             if self.context.lead.leads:
                 self.context.trimmer.trim(self.context.name)
             # This generation has shown that it runs: the next will clone its checkpoint.
             self._tidy(keep_from=self.context.generation)
 
     def _account(self, number: int, record: Range, rows_out: int, seconds: float) -> None:
-        log, spec = self.context.log, self._spec
-        rows_in = rows_read(log, self._protocol, spec.inputs, record, self._share.groups)
+        log, query = self.context.log, self._planned
+        rows_in = rows_read(log, self._protocol, query.spec.inputs, record, query.share.groups)
         self.progress.add(rows_in=rows_in, rows_out=rows_out)
         self.progress.tell(batch=number, epoch=record.upto, batch_ms=1000 * seconds)
         if self._takeable is not None:

@@ -1,0 +1,146 @@
+"""A unit's query as far as it can be planned before there is a checkpoint to begin with.
+
+Functions are called, frames analysed, what it reads and writes is settled: about half of what the
+start of a query costs. Who waits to be born has done all this when its parents hand over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+
+from holdfast.pipeline import Pipeline
+from holdfast.runtime.log.batching import Batching
+from holdfast.runtime.spark.frames.compile import (
+    build,
+    event_column,
+    input_specs,
+    output_lag_us,
+    read_frames,
+)
+from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
+from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.promise import Promise, promise_of
+from holdfast.runtime.spark.units.share import Share, share_of
+from holdfast.runtime.spark.units.side import Side, choose_side
+from holdfast.runtime.units.threads import UnitContext
+from holdfast.storage import Storage
+from holdfast.streams.records import Skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedQuery:
+    """All of a query but its start; to be closed, started or not."""
+
+    spec: ReaderSpec
+    skips: Mapping[int, Skip]
+    """What batches leave out while it runs."""
+    share: Share
+    side: Side
+    frame: DataFrame
+    mode: str
+    """Spark's output mode."""
+    lag_us: int | None
+    """How far its rows may lie behind its watermark."""
+    promise: Promise | None
+
+    def writer(
+        self, batch: Callable[[DataFrame, int], None], checkpoint: Storage
+    ) -> DataStreamWriter:
+        """What only has to be started."""
+        return (
+            self.frame.writeStream.foreachBatch(batch)
+            .outputMode(self.mode)
+            .option("checkpointLocation", checkpoint.address(""))
+        )
+
+    def close(self) -> None:
+        """To be called when the query has ended, or is not to be."""
+        self.side.close()
+
+
+def plan_query(
+    context: UnitContext,
+    spark: SparkSession,
+    pipeline: Pipeline,
+    schemas: Mapping[str, StructType],
+    *,
+    partitions: int,
+    skips: Mapping[int, Skip],
+    heed_repairs: int,
+    checkpoint: Storage,
+    stopping: threading.Event,
+    failed: Callable[[int, BaseException], None],
+) -> PlannedQuery:
+    """Plan a unit's query.
+
+    Args:
+        context: the unit.
+        spark: the node's session.
+        pipeline: as the unit runs it.
+        schemas: of all operators.
+        partitions: tasks per input.
+        skips: what batches leave out.
+        heed_repairs: up to this epoch, slices that are read may have been made again.
+        checkpoint: where it will be; it need not be there yet.
+        stopping: set when the unit is to stop.
+        failed: told which batch could not be planned, and why.
+    """
+    segment, share = context.segment, share_of(context)
+    session = unit_session(
+        spark, snapshot_batches=segment.snapshot_batches, partitions=share.partitions
+    )
+    inputs = input_specs(pipeline, context.deployment, segment, schemas)
+    spec = replace(
+        _spec(context, share, inputs),
+        partitions=partitions,
+        skips={number: skip.rows for number, skip in skips.items()},
+        heed_repairs=heed_repairs,
+    )
+    side = choose_side(
+        context, spark, spec, checkpoint=checkpoint, stopping=stopping, failed=failed
+    )
+    try:
+        frames = read_frames(session, spec, side.rows)
+        result = build(
+            pipeline, context.deployment, segment, frames, partitions=share.partitions or 1
+        )
+        column = event_column(pipeline, result.schema)
+        return PlannedQuery(
+            spec=spec,
+            skips=skips,
+            share=share,
+            side=side,
+            frame=side.writing(result),
+            mode="update" if any(item.mode == "upsert" for item in segment.outputs) else "append",
+            lag_us=output_lag_us(pipeline, result),
+            promise=promise_of(pipeline, segment, column),
+        )
+    except BaseException:
+        side.close()
+        raise
+
+
+def _spec(context: UnitContext, share: Share, inputs: tuple[InputSpec, ...]) -> ReaderSpec:
+    """What tasks are told of the unit."""
+    segment = context.segment
+    return ReaderSpec(
+        root=context.log.root,
+        unit=context.name,
+        generation=context.generation,
+        replica=context.replica,
+        inputs=inputs,
+        groups=share.ranks,
+        max_shards=segment.max_shards,
+        batching=Batching(
+            batch_epochs=segment.batch_epochs,
+            one_epoch_per_batch=segment.one_epoch_per_batch,
+        ),
+        crash=context.crash,
+        watch=context.watch.address,
+    )
