@@ -19,6 +19,9 @@ from holdfast.pipeline.replicas import with_followers
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
 
+SURVIVED = 10
+"""Batches: crash points are met in the sixth or a later one."""
+
 
 def main(app: str, run: str, generation: int, epoch: int, cuts: str, replica: str) -> int:
     pipeline = load_pipeline(app)
@@ -35,7 +38,9 @@ def main(app: str, run: str, generation: int, epoch: int, cuts: str, replica: st
     def is_done(found):
         delivering = [item for item in found if item.unit.segment in exporters]
         # A unit that starts late may reach the epoch in one batch; windows close in the next.
-        return all(item.epoch >= epoch and item.batch >= 3 for item in delivering)
+        # A survivor goes on beyond the batch in which the other replica dies.
+        least = SURVIVED if replica else 3
+        return all(item.epoch >= epoch and item.batch >= least for item in delivering)
 
     return drive(host, units, generation, is_done)
 

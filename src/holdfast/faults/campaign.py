@@ -30,8 +30,9 @@ from holdfast.verify.keep import InputKeeper
 
 START_S = 180.0
 """How long a run may take to come up, several cold sessions on few cores included."""
-TRIM_S = 180.0
-"""How long it may take until the first slices are trimmed: 16 batches of the slowest source."""
+TRIM_S = 480.0
+"""How long it may take until the first slices are trimmed: 16 batches of the slowest source, and
+with followers 64 more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,10 @@ count+1.0#0            ├───────────────▶   bra
 A fork reads a stream of its own as one log each: what the exact unit published up to the branch,
 then what the fork's unit did. Every other stream it reads as everyone does. A log that gives
 nothing after the position is left out once nobody need wait for it any more, and read again as soon
-as it gives something; each range says what it has left out, so a redo leaves out the same. A log
-that was away may have slices that lie across the position: each counts wholly at its end, so none
-is read twice.
+as it gives something; each range says what it has left out, so a redo leaves out the same. A lost
+log may end in the middle of a batch, or where no other log does: what it gave after the position is
+left out too, as soon as the others can go on. A log that was away may have slices that lie across
+the position: each counts wholly at its end, so none is read twice.
 
 Up to `Branch.decided` the exact unit has recorded ranges, and what it published of them may have
 been read. There the fork ends its batches where the exact unit did, so that a fork of a reader,
@@ -57,7 +58,7 @@ from holdfast.streams.steps import (
     ranges,
     slices,
 )
-from holdfast.streams.unit import End, Ended, Position, Propose, RunBatch, Step
+from holdfast.streams.unit import End, Ended, Position, Proposal, Propose, RunBatch, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,19 +220,14 @@ class ForkSteps(Restarts):
         while True:
             horizon = None if reach is None else after + reach
             found = yield from self._look(inputs, after, horizon)
-            here = [item for item in found if item.ends]
-            out = tuple(sorted(item.log for item in found if not item.ends))
-            if not here or not (yield from self._goes_without(position, out)):
+            proposal, out = yield from self._offer(inputs, after, found, propose, limit)
+            if not (yield from self._goes_without(position, out)):
                 return None
-            shared = sorted(frozenset.intersection(*(item.ends for item in here)))
-            if limit is not None:
-                shared = [end for end in shared if end == limit]
-            ends = yield from self._with_rows(inputs, after, shared, out)
-            proposal = propose(after, ends, limit)
             if proposal is not None or reach is None or self._ran_out:
                 break
             reach *= 2  # all that is here goes on beyond the horizon, and no end before it will do
         if proposal is None:
+            self._wait_for_others()
             return None
         record = Range(
             unit=self.unit,
@@ -244,6 +240,39 @@ class ForkSteps(Restarts):
         )
         stored: Range = yield Put(ranges(self.unit), record.number, record)
         return stored
+
+    def _offer(
+        self,
+        inputs: Sequence[str],
+        after: int,
+        found: Sequence[Given],
+        propose: Propose,
+        limit: int | None,
+    ) -> Steps[tuple[Proposal | None, tuple[str, ...]]]:
+        """The next batch, and the logs that it would leave out.
+
+        With all that give anything, if they share an end that will do. A log that was lost may have
+        come to where no other has ended, or in the middle of an interval, and stays there: then
+        without those that have come least far, if the others can go on.
+        """
+        here = [item for item in found if item.ends]
+        for reached in sorted({max(item.ends) for item in here}):
+            kept = [item for item in here if max(item.ends) >= reached]
+            shared = sorted(frozenset.intersection(*(item.ends for item in kept)))
+            if limit is not None:
+                shared = [end for end in shared if end == limit]
+            out = _others(found, kept)
+            ends = yield from self._with_rows(inputs, after, shared, out)
+            proposal = propose(after, ends, limit)
+            if proposal is not None:
+                return proposal, out
+        return None, _others(found, here)
+
+    def _wait_for_others(self) -> None:
+        """Whoever waits is to be woken by logs that go on, not by those that are lost."""
+        lost = [log for log in self._ran_out if exact_name(log) in self.fork.silent]
+        for log in lost if len(lost) < len(self._ran_out) else ():
+            del self._ran_out[log]
 
     def _decided(self, position: Position) -> Steps[int | None]:
         """Where the exact unit has ended the batch that it recorded before the fork began."""
@@ -420,3 +449,9 @@ class ForkSteps(Restarts):
         if isinstance(before, Slice):
             found.update(before.missing)
         return sorted(found)
+
+
+def _others(found: Iterable[Given], kept: Iterable[Given]) -> tuple[str, ...]:
+    """The logs that are not kept."""
+    names = {item.log for item in kept}
+    return tuple(sorted(item.log for item in found if item.log not in names))

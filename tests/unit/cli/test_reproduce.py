@@ -16,7 +16,7 @@ def test_list_names_every_figure_and_its_paper(holdfast):
     assert "4.14" in said.out
     assert "Passive and Partially Active" in said.out
     rows = json.loads(holdfast("reproduce", "--list", "--json").out)["figures"]
-    assert len(rows) == 37
+    assert len(rows) == 41
     measured = [f"{row['paper']} {row['figure']}" for row in rows if row["measured"]]
     assert measured[:6] == [*(f"ppa {n}" for n in (8, 9, 10, 12)), "pathfinder 7", "pathfinder 8"]
 

@@ -206,3 +206,21 @@ def test_other_shards_of_an_operator_with_state_are_refused():
     log = ran(ALL)
     with pytest.raises(BadInputError, match=r"sum has other shards; .*holdfast scale"):
         recut(log, ALL, deploy(pipeline(shards=2), cuts="all"), stateful=STATEFUL)
+
+
+def test_an_operator_with_state_reads_as_many_logs_as_before():
+    """Spark knows its state by them, so it is said what to do instead."""
+    made = Pipeline("recut", event_time=("ts", "1 second"))
+    one, two = (
+        made.source(name, Generator(lambda *_: [], "ts timestamp, key string, n bigint"))
+        for name in ("one", "two")
+    )
+    made.sink("out", one.union("both", two).aggregate("sum", same, key="key"), Parquet("out"))
+    before, after = (deploy(made, cuts=cuts) for cuts in ("all", "none"))
+    log = ran(before)
+    with pytest.raises(BadInputError) as found:
+        recut(log, before, after, stateful=STATEFUL)
+    assert str(found.value) == (
+        "sum: the plan cuts it otherwise than the run, and sum would read 2 logs and has read 1, "
+        "by which Spark knows its state; use the cuts it had, --reset both, or another --run-dir"
+    )

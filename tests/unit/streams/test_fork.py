@@ -164,6 +164,53 @@ def test_a_log_that_falls_silent_later_is_waited_for(records):
     assert asked == [["lines.0#1"]] * 2
 
 
+def test_a_lost_log_that_ends_where_no_other_does_is_left_out(records):
+    """What it published after the position comes to no end that the others share, and never will;
+    what it has up to there is lost to the fork.
+    """
+    records.publish("lines.0#1", 4, first=2, after=3)
+    steps = begun(records)
+    step = step_of(records, steps, Position(batch=2, after=3))
+    assert (step.range.upto, step.range.left_out) == (5, ("lines.0#1",))
+    assert [item.unit for item in records.run(steps.read("lines", 3, 5))] == ["lines.0#0"]
+    records.publish("lines.0#1", 7, first=3, after=4)
+    step = step_of(records, steps, step.done)
+    assert (step.range.upto, step.range.left_out) == (7, ())
+
+
+def test_a_lost_log_that_ends_too_soon_for_a_batch_is_left_out(records):
+    """The end that it shares makes no batch, as the interval goes on: the others go on alone."""
+    records.publish("lines.0#1", 5, first=2, after=3)
+    steps = begun(records)
+
+    def later(after, ends, limit):
+        return next((Proposal(upto=end.epoch) for end in ends if end.epoch >= 7), None)
+
+    step = records.run(steps.next_step(steps.unit, Position(batch=2, after=3), ["lines"], later))
+    assert (step.range.upto, step.range.left_out) == (7, ("lines.0#1",))
+
+
+def test_a_log_that_lags_is_waited_for_only_while_the_others_can_go_on(records):
+    """As one that falls silent; while nobody can, nobody is waited for."""
+    fork = Fork(number=3, units=FORK.units, silent=())
+    records.publish("lines.0#1", 5, first=2, after=3)
+    asked = []
+
+    def impatient(names):
+        asked.append(list(names))
+        return False
+
+    steps = begun(records, fork=fork, impatient=impatient)
+    for first in (7, 9):
+
+        def later(after, ends, limit, first=first):
+            return next((Proposal(upto=end.epoch) for end in ends if end.epoch >= first), None)
+
+        position = Position(batch=2, after=3)
+        assert records.run(steps.next_step(steps.unit, position, ["lines"], later)) == "waiting"
+    assert asked == [["lines.0#1"], []]
+
+
 def test_without_any_input_a_fork_waits(records):
     """There is nothing to compute from."""
     steps = begun(records)
