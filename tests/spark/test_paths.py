@@ -128,7 +128,7 @@ STATE_POINTS = [
 ]
 
 
-@pytest.mark.sample(crash_at="before-commit:score.1#0@1")
+@pytest.mark.sample(crash_at="before-commit:score.1#0@0")
 @pytest.mark.parametrize("crash_at", STATE_POINTS)
 def test_killed_at_any_step_state_that_is_shared_is_whole(tmp_path, crash_at):
     """SIGKILL of everything, also between what is published and its commit, then another path."""
