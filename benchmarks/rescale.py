@@ -1,10 +1,11 @@
 """The pause of a stateful operator that is rescaled while it runs, by the size of its state.
 
 A count per key over so many keys gets 2 shards, 4, 2 and 1 again while its source goes on. The
-pause is the gap between its slices at the handover, beyond the usual one. Beside it what Spark
-offers in the same session: the query is stopped, its checkpoint repartitioned offline, the query
-started again; from the call of `stop` to the end of the first batch afterwards. Everything runs in
-one process, so a quiet machine with two cores is enough.
+pause is the gap between its slices at the handover, beyond the usual one. The first change comes
+when Spark has made a snapshot of the whole state, as it has of an operator that has run for a
+while. Beside it what Spark offers in the same session: the query is stopped, its checkpoint
+repartitioned offline, the query started again; from the call of `stop` to the end of the first
+batch afterwards. Everything runs in one process, so a quiet machine with two cores is enough.
 
     python -m benchmarks.rescale [--quick] [--keys 10000 100000 1000000] [--json FILE]
 """
@@ -45,6 +46,8 @@ EPOCH_S = 0.5
 SETTLE = 6
 """Epochs between two changes."""
 DEADLINE_S = 240.0
+LOOK_S = 0.5
+"""Between two looks at the files of the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +100,8 @@ def measure(spark: SparkSession, keys: int, folder: Path) -> Row:
     running = Running(spark, keys, folder / "run")
     try:
         running.until(lambda found: found["count"].epoch > FILL + SETTLE)
+        filled = running.log.newest_batch("count.0#0")
+        running.until(lambda _: running.snapshot() >= filled, look_s=LOOK_S)
         handovers = [running.scale(shards) for shards in SHAPES]
         usual_s = running.usual_s()
         state_bytes = running.state_bytes()
@@ -150,7 +155,9 @@ class Running:
             self._begun.add(unit)
             self.host.start(UnitId.parse(unit), 1, None)
 
-    def until(self, condition: Callable[[dict[str, UnitReport]], bool]) -> None:
+    def until(
+        self, condition: Callable[[dict[str, UnitReport]], bool], *, look_s: float = 0.02
+    ) -> None:
         """Wait; the furthest unit of an operator stands for it."""
         end = time.monotonic() + DEADLINE_S
         while True:
@@ -167,7 +174,7 @@ class Running:
                 return
             if time.monotonic() > end:
                 raise TimeoutError(str(found))
-            time.sleep(0.02)
+            time.sleep(look_s)
 
     def scale(self, shards: int) -> list[Handover]:
         """Another number of shards, and some epochs with it."""
@@ -196,13 +203,21 @@ class Running:
 
     def state_bytes(self) -> int:
         """What a restore of all shards would read."""
-        total = 0
+        return sum(files.restore_bytes for files in self._files())
+
+    def snapshot(self) -> int:
+        """How many batches the newest snapshot holds that all shards have; 0: there is none."""
+        found = [files.snapshots() for files in self._files()]
+        return min((one[-1].version if one else 0 for one in found), default=0)
+
+    def _files(self) -> list[StateFiles]:
+        found = []
         for child in self.log.carriers("count"):
             home = self.log.store.below(self.log.layout.checkpoints(child.unit))
             files = StateFiles(home.below(home.checkpoints("")[-1]))
             files.scan()
-            total += files.restore_bytes
-        return total
+            found.append(files)
+        return found
 
 
 def repartitioned_s(spark: SparkSession, keys: int, folder: Path) -> float:

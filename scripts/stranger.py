@@ -232,6 +232,8 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, help="an environment that is there already")
     parser.add_argument("--json", type=Path, help="steps and seconds")
     args = parser.parse_args()
+    # What a shell starts in the background ignores Ctrl-C, and so would the run.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     with empty_folder(args.keep) as folder:
         stranger = Stranger(root=folder, folder=folder, venv=args.venv and args.venv.absolute())

@@ -142,8 +142,6 @@ def test_killed_at_any_step_state_that_is_shared_is_whole(tmp_path, crash_at):
     code = run_driver("paths_driver.py", *words, log=tmp_path / "2.log")
     assert code == 0, (tmp_path / "2.log").read_text()[-2000:]
     assert all(seen > 0 for seen in counted(folder))
-    if crash_at.startswith(("after-slice-record", "before-commit")):
-        assert "was run again for its state" in (tmp_path / "2.log").read_text()
 
 
 @pytest.mark.sample(crash_at="after-slice-record:score.1#0@0")

@@ -110,6 +110,7 @@ class Coordinator:
             run=state.run,
             policy=self.policy.tentative,
             reads=self._reads,
+            intervals=self.intervals,
             slack=self._slack,
             out=ledger,
         )

@@ -89,13 +89,15 @@ class Forking:
         run: Run,
         policy: Tentative,
         reads: Mapping[str, tuple[str, ...]],
+        intervals: Mapping[str, float],
         slack: int,
         out: Outlet[ForkFact, StartUnit | StopUnit | PutFork | EndFork],
     ) -> None:
         """Args as the types say.
 
-        `reads`: segment to the segments that it reads, upstream first. `slack`: epochs that the
-        exact sinks may lie behind the fork's and have caught up.
+        `reads`: segment to the segments that it reads, upstream first. `intervals`: the batch
+        interval of each segment, seconds. `slack`: epochs that the exact sinks may lie behind the
+        fork's and have caught up.
         """
         self._state = state
         self._units = units
@@ -105,6 +107,7 @@ class Forking:
         self._run = run
         self._policy = policy
         self._reads = reads
+        self._intervals = intervals
         self._worth = _worth(reads, policy.priorities)
         self._slack = slack
         self._out = out
@@ -369,10 +372,15 @@ class Forking:
     # Who is silent, and who reads it
 
     def _silent(self) -> dict[UnitId, float]:
-        """Exact units whose log nobody writes, each with since when."""
+        """Exact units whose log nobody writes, each with since when.
+
+        One that runs again may have nothing to write before its next batch is due.
+        """
         found: dict[UnitId, float] = {}
         for recovery in self._recoveries.under_way.values():
-            self._note(found, recovery.unit, recovery.failed_at)
+            runs = recovery.restored_at is not None
+            wait_s = self._intervals.get(recovery.unit.segment, 0.0) if runs else 0.0
+            self._note(found, recovery.unit, recovery.failed_at + wait_s)
         for record in self._units.units.values():
             if record.phase == "held":
                 last = max((*record.errors, *record.crashes, *record.shortages), default=0.0)

@@ -124,6 +124,11 @@ class Handover(Reading):
             return Birth(epoch=mine.end)
         before = next(base for base, closing in known if closing == mine)
         parents = yield from self.owners(stream, before, mine.end)
+        if len(parents) == 1 and parents[0][1] < 0:
+            # Left before it had run anything, it may not have taken over its own state yet.
+            born = yield from self.birth(parents[0][0])
+            if isinstance(born, Birth) and born.parents:
+                parents = list(born.parents)
         return Birth(epoch=mine.end, parents=tuple(parents), shared=True)
 
     def find_restart(self, number: int) -> Steps[Restart | None]:

@@ -151,6 +151,17 @@ def test_nothing_is_forked_before_its_time_or_for_who_is_back():
     assert "fork_began" not in facts(made.advance(10.0))
 
 
+def test_who_runs_again_is_given_until_its_next_batch():
+    """With batches far apart nothing is late only because none was due."""
+    made = world()
+    made.coordinator.intervals["left"] = 8.0
+    kill(made, LEFT)
+    made.join("n9")
+    made.run("n9")  # it runs, and has published nothing yet
+    assert "fork_began" not in facts(made.advance(6.0))
+    assert "fork_began" in facts(made.advance(6.0))
+
+
 def test_what_is_predicted_to_take_too_long_is_not_waited_for():
     """The plan knows that its recovery will not be in time."""
     made = world(at_once=("left",))

@@ -20,6 +20,7 @@ from holdfast.runtime.checkpoint.clone import batch_number, generations, make_ch
 from holdfast.runtime.checkpoint.kept import committed
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.streams.handover import Birth
 
 BIRTH = -1
 """Stands for the batch before a unit's first: the state that it was born with."""
@@ -66,7 +67,7 @@ def inherit(
             continue
         found = commit_of(log, parent, batch, rows)
         if found is None:
-            if batch == BIRTH:
+            if batch == BIRTH and not _given(log, parent):
                 continue  # it was begun with no state, and has run nothing
             raise BadInputError(
                 f"it is to take over the state of {parent} after batch {batch}, and no checkpoint "
@@ -92,6 +93,12 @@ def inherit(
         source_offset=json.dumps({"offset": 0, "timestamp": 0}, separators=(",", ":")),
         step=step,
     )
+
+
+def _given(log: SliceLog, unit: str) -> bool:
+    """Whether a unit was to begin with the state of others."""
+    born = log.run(log.steps().birth(unit))
+    return isinstance(born, Birth) and bool(born.parents)
 
 
 def committed_batches(log: SliceLog, unit: str, rows: int) -> set[int]:
