@@ -225,7 +225,8 @@ class Reading:
             if (yield from self.floor_now(folder)).number <= floor.number:
                 if seal is not None:
                     self._seals[unit] = seal
-                return Log(slices=tuple(found), seal=seal, following=number)
+                trimmed = floor.epoch if floor.number else None
+                return Log(slices=tuple(found), seal=seal, following=number, trimmed=trimmed)
 
     def seal_of(self, unit: str) -> Steps[Seal | None]:
         """A log's seal; nothing is ever published past it, so it is the newest."""
@@ -358,7 +359,7 @@ class Reading:
         log = yield from self._log_after(unit, after, horizon)
         if after is not None and log.seal is None:
             self._note_end(unit, horizon)
-        ends = {item.upto for item in log.slices}
+        ends = log.ends()
         if log.seal is not None and log.seal.how == "run":
             following = yield from self.change(stream, log.seal.change)
             from_ = None if after is None else max(after, _end(log.seal))

@@ -17,6 +17,13 @@ class Log:
     seal: Seal | None
     following: int
     """The number that the next slice, or the seal, has."""
+    trimmed: int | None = None
+    """Where the last slice ended that is gone, if all that are kept were asked for."""
+
+    def ends(self) -> set[int]:
+        """Where slices have ended, as far as that is still known."""
+        found = {item.upto for item in self.slices}
+        return found if self.trimmed is None else found | {self.trimmed}
 
 
 @dataclass(slots=True, kw_only=True)

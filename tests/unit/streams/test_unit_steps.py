@@ -119,6 +119,22 @@ def test_what_was_trimmed_meanwhile_is_no_end():
         drive(sleeper.read("source", 0, 2), memory.execute)
 
 
+def test_a_stream_whose_slices_are_all_read_and_gone_is_left_where_they_ended():
+    """Not where it began: whoever carried it on would publish everything once more."""
+    memory = Memory()
+    begin(memory, "k")
+    publish(memory, "k.0#0", [1, 3])
+    memory.execute(RaiseFloor(slices("k.0#0"), Floor(number=2, epoch=3)))
+    for number in (0, 1):
+        memory.execute(Delete(slices("k.0#0"), number))
+    assert drive(Floors(NoWiring(), writer="w").last_end("k"), memory.execute) == 3
+    child = Child(unit="k.1#0", segment="k", groups=(0, 128))
+    cut = Change(stream="k", number=1, how="cut", children=(child,))
+    memory.execute(Put(changes("k"), 1, cut))
+    closing = drive(Floors(NoWiring(), writer="w").seal_cut(cut), memory.execute)
+    assert (closing.end, closing.next) == (3, 1)
+
+
 def test_a_unit_turns_once_whoever_sleeps_while_it_does():
     """One who looked for a turn and slept until the unit had gone on puts no second one."""
     unit, folder = "sum.0#0", ranges("sum.0#0")
