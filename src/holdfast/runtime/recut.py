@@ -137,6 +137,10 @@ class _Recut:
         if segment.kind != "inner":
             raise self._refused(segment, "its shards or its code have changed", RESET)
         goes_on = segment.name in self._known
+        if segment.shared_state or (goes_on and self._known[segment.name].shared_state):
+            # Left again before it has come to where the stream stands, it would have no state to
+            # hand on.
+            raise self._refused(segment, "its paths share their state", RESET)
         start = self._last_end(segment.name) if goes_on else self._read_from(segment)
         state = self._state(segment, start)
         self._begins[segment.name] = state.epoch

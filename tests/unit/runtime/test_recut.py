@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from tests.unit.runtime.log.test_anew import KilledError, Mortal
@@ -199,6 +200,14 @@ def test_what_cannot_go_on_is_refused_with_the_reason(spoil, commits, line):
     with pytest.raises(BadInputError, match=line) as found:
         recut(log, ALL, NONE, stateful=STATEFUL, quarantining=["sum"])
     assert "the cuts it had" in str(found.value)
+
+
+def test_paths_that_share_state_are_not_taken_over():
+    """One that is left before it has caught up would have no state for the next."""
+    log = ran(ALL)
+    split = [replace(item, shared_state="sum" in item.operators) for item in ALL.segments]
+    with pytest.raises(BadInputError, match="its paths share their state"):
+        recut(log, replace(ALL, segments=tuple(split)), NONE, stateful=STATEFUL)
 
 
 def test_other_shards_of_an_operator_with_state_are_refused():

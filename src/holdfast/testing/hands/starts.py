@@ -129,6 +129,8 @@ class Starts(Schedule):
             for seg in self.segments.values()
             if seg.inputs and self.publishes(seg.output)
         ]
+        if self.scenario.shared:  # paths that share their state are not taken over
+            known = [stream for stream in known if stream != "j"]
         stream = rng.choice(known)
         start = yield from protocol.last_end(stream)
         units = [child.unit for child in (yield from protocol.carriers(stream))]
