@@ -137,10 +137,6 @@ class _Recut:
         if segment.kind != "inner":
             raise self._refused(segment, "its shards or its code have changed", RESET)
         goes_on = segment.name in self._known
-        if segment.shared_state or (goes_on and self._known[segment.name].shared_state):
-            # Left again before it has come to where the stream stands, it would have no state to
-            # hand on.
-            raise self._refused(segment, "its paths share their state", RESET)
         start = self._last_end(segment.name) if goes_on else self._read_from(segment)
         state = self._state(segment, start)
         self._begins[segment.name] = state.epoch
@@ -194,6 +190,10 @@ class _Recut:
         if len(kept) > 1:
             raise self._refused(segment, f"the states of {' and '.join(kept)} cannot be joined")
         owner = next(item for item in self._before.segments if kept[0] in item.operators)
+        if owner.shared_state:
+            # Left again before it has come to where its stream stands, it would have no state to
+            # hand on.
+            raise self._refused(segment, f"the paths of {kept[0]} share their state")
         with_it = [name for name in owner.operators if name in self._stateful]
         if len(with_it) > 1:
             raise self._refused(segment, f"the states of {' and '.join(with_it)} were kept as one")

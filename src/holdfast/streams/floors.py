@@ -13,6 +13,7 @@ from collections.abc import Container, Iterable
 from typing import Protocol
 
 from holdfast.streams.handover import Birth
+from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import (
     Change,
     Closing,
@@ -155,7 +156,11 @@ class Floors(Restarts):
                 return item.after
         if seal is not None:
             return None
-        born = yield from self.birth(unit)
+        try:
+            born = yield from self.birth(unit)
+        except TrimmedError:
+            # Those that it was born from are over by now, so it has begun: what we saw is old.
+            return (yield from self._unit_pin(unit, levels))
         # While that is not known, its parents pin what it will need. One without parents is born
         # before anybody trims again.
         return born.epoch if isinstance(born, Birth) else None

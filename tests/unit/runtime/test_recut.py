@@ -206,7 +206,7 @@ def test_paths_that_share_state_are_not_taken_over():
     """One that is left before it has caught up would have no state for the next."""
     log = ran(ALL)
     split = [replace(item, shared_state="sum" in item.operators) for item in ALL.segments]
-    with pytest.raises(BadInputError, match="its paths share their state"):
+    with pytest.raises(BadInputError, match="the paths of sum share their state"):
         recut(log, replace(ALL, segments=tuple(split)), NONE, stateful=STATEFUL)
 
 
