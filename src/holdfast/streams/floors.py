@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from holdfast.streams.handover import Birth
-from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import (
     Change,
     Closing,
@@ -156,14 +154,9 @@ class Floors(Restarts):
                 return item.after
         if seal is not None:
             return None
-        try:
-            born = yield from self.birth(unit)
-        except TrimmedError:
-            # Those that it was born from are over by now, so it has begun: what we saw is old.
-            return (yield from self._unit_pin(unit, levels))
         # While that is not known, its parents pin what it will need. One without parents is born
         # before anybody trims again.
-        return born.epoch if isinstance(born, Birth) else None
+        return (yield from self.birth_epoch(unit))
 
     def keep_epoch(self, unit: str) -> Steps[int | None]:
         """A checkpoint keeps its newest commit at or before this epoch; None: the newest few do."""

@@ -111,6 +111,23 @@ class Handover(Reading):
         watermark_us = min(known) if known and len(known) == len(watermarks) else None
         return Birth(epoch=ends.pop(), parents=tuple(parents), watermark_us=watermark_us)
 
+    def birth_epoch(self, unit: str) -> Steps[int | None]:
+        """The epoch after which a unit begins; None: not known, or it never does.
+
+        Known for good, while the batches of those whose state it takes over are forgotten once it
+        has begun.
+        """
+        stream = stream_of(unit)
+        change = yield from self.change(stream, change_of(unit))
+        if change.how == "cut" and change.shared:
+            known = yield from self.bases(stream)
+            ends = [
+                closing.end for _, closing in known if closing and closing.next == change.number
+            ]
+            return ends[0] if ends else None
+        born = yield from self.birth(unit)
+        return born.epoch if isinstance(born, Birth) else None
+
     def _birth_after_closing(self, stream: str, change: Change) -> Steps[Birth | NotYet | Void]:
         known = yield from self.bases(stream)
         closed = [closing for _, closing in known if closing is not None]
@@ -251,10 +268,9 @@ class Handover(Reading):
                 return None
             end = turn.end
             if end is None:
-                born = yield from self.birth(parent)
-                if not isinstance(born, Birth):
+                end = yield from self.birth_epoch(parent)
+                if end is None:
                     return None
-                end = born.epoch
             ends.append(end)
         return max(ends)
 

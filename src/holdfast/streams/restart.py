@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.streams.handover import Birth
 from holdfast.streams.reading import TrimmedError, counting_bases
 from holdfast.streams.records import Change, How, Restart, unit_name
 from holdfast.streams.repair import Repairs
@@ -138,8 +137,7 @@ class Restarts(Repairs):
 
     def _ended_at(self, unit: str, epoch: int) -> Steps[bool]:
         """Whether a log has ended a slice at an epoch, trimmed or not, or begins there."""
-        born = yield from self.birth(unit)
-        if isinstance(born, Birth) and born.epoch == epoch:
+        if (yield from self.birth_epoch(unit)) == epoch:
             return True
         floor = yield GetFloor(slices(unit))
         if floor.epoch >= epoch:
