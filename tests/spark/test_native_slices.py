@@ -125,8 +125,8 @@ def started():
 
 def asked(host, unit):
     """Whether Java has asked what the first batch of a unit reads."""
-    side = getattr(host._units[unit], "_side", None)
-    return side is not None and side.ready_at() > 0
+    planned = getattr(host._units[unit], "_planned", None)
+    return planned is not None and planned.side.ready_at() > 0
 
 
 def rows_of_epoch(epoch, seed):
