@@ -55,9 +55,9 @@ class Starts:
         for word in words:
             operator, equals, told = word.rpartition("=")
             start = _start(told, word)
-            if equals:
+            if equals and operator not in operators:
                 operators[operator] = start
-            elif everyone is not None:
+            elif equals or everyone is not None:
                 raise BadInputError("is said twice", where="--from", hint="--from OPERATOR=EPOCH")
             else:
                 everyone = start
@@ -167,7 +167,7 @@ def _look(
 def _start(told: str, word: str) -> Start:
     if told in ("now", "earliest"):
         return "now" if told == "now" else "earliest"
-    if not told.isdigit():
+    if not (told.isascii() and told.isdigit() and len(told) < 19):
         raise BadInputError("is not an epoch, now or earliest", where=f"--from {word}")
     return int(told)
 

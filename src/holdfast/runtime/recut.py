@@ -97,7 +97,7 @@ def forget_vanished(log: SliceLog, deployment: Deployment) -> None:
         for change in log.run(floors.changes_of(stream)):
             for child in change.children:
                 seal = log.run(floors.seal_of(child.unit))
-                if seal is not None and log.run(floors.is_taken_over(child.unit, seal)):
+                if seal is not None and log.run(floors.is_taken_over(child.unit)):
                     for folder in (log.layout.checkpoints(child.unit), log.layout.data(child.unit)):
                         log.store.remove_folder(folder, aside=log.layout.removed(new_id()))
 

@@ -87,12 +87,13 @@ def rescale(
         )
     put: list[Change] = []
     for _ in range(MOST_ATTEMPTS):
+        # The number first: whoever changes the shape after this look takes it.
+        number = len(log.run(log.steps().changes_of(segment.name)))
         units = shape_of(log, segment)
         after = reshape(units, wanted, load) if isinstance(wanted, int) else tuple(wanted)
         pending = moves(tuple(units), after)
         if not pending:
             return put
-        number = len(log.run(log.steps().changes_of(segment.name)))
         change = Change(
             stream=segment.name,
             number=number,

@@ -76,7 +76,10 @@ def decode(data: bytes, *, path: str) -> Record:
     content = found.content()
     if found.kind not in KINDS:
         raise CorruptLogError(f"is a record of unknown kind {found.kind!r}", path=path)
-    return _build(found.kind, content)
+    try:
+        return _build(found.kind, content)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise CorruptLogError(f"is no {found.kind} record as edition 2 has it", path=path) from None
 
 
 def _build(kind: str, data: dict[str, Any]) -> Record:

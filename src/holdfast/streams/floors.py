@@ -26,6 +26,7 @@ from holdfast.streams.records import (
 from holdfast.streams.repair import KEEP_EVERY
 from holdfast.streams.restart import Restarts
 from holdfast.streams.steps import (
+    RESTARTS,
     Delete,
     Get,
     GetFloor,
@@ -244,7 +245,7 @@ class Floors(Restarts):
         if seal is None:
             return False
         floor: Floor = yield GetFloor(slices(unit))
-        if floor.number < seal.number:
+        if floor.number < seal.number or not (yield from self.is_taken_over(unit)):
             return False
         stream = stream_of(unit)
         base = yield from self._base_of(unit)
@@ -264,22 +265,23 @@ class Floors(Restarts):
             return (yield from self.common_end(unit)) >= seal.end
         return True
 
-    def is_taken_over(self, unit: str, seal: Seal) -> Steps[bool]:
+    def is_taken_over(self, unit: str) -> Steps[bool]:
         """Whether those who go on from the state of a unit that a restart has ended have begun.
 
-        Asked of one whose stream has vanished. In a stream that goes on the slices say so: nobody
-        reads its last ones out before its heirs publish.
+        All restarts are looked at: units that a second one ends before they have begun hand on the
+        commit that they were to begin with.
         """
-        change = yield from self.change(stream_of(unit), seal.change)
-        record = None
-        if change.restart is not None:
-            record = yield from self.find_restart(change.restart)
-        for asked in record.changes if record is not None else ():
-            if unit in dict(asked.state):
-                heir = yield from self.part_of(asked.restart or 0, asked.stream)
-                for child in heir.children if heir is not None else ():
-                    if not (yield from self._has_begun(child.unit)):
+        newest = yield Newest(RESTARTS)
+        for number in range(newest + 1):
+            record = yield from self.find_restart(number)
+            for asked in record.changes if record is not None else ():
+                if unit in dict(asked.state):
+                    heir = yield from self.part_of(number, asked.stream)
+                    if heir is None:
                         return False
+                    for child in heir.children:
+                        if not (yield from self._has_begun(child.unit)):
+                            return False
         return True
 
     def _has_begun(self, unit: str) -> Steps[bool]:

@@ -80,12 +80,10 @@ class Restarts(Repairs):
     def carry_out_restart(self, record: Restart) -> Steps[None]:
         """Put the changes of a restart and leave the logs before them; anyone may, and again."""
         for asked in record.changes:
-            change = yield from self.part_of(record.number, asked.stream)
-            while change is None:
+            while (change := (yield from self.part_of(record.number, asked.stream))) is None:
                 known = yield from self.changes_of(asked.stream)
-                # Others may have changed the stream since; all who carry it out put the same.
-                wanted = at_number(asked, len(known))
-                change = wanted if (yield from self.decide(wanted)) else None
+                # Others may have changed the stream since, or carried this out: look again.
+                yield from self.decide(at_number(asked, len(known)))
             if change.number:
                 yield from self.seal_cut(change)
 

@@ -339,3 +339,10 @@ def test_a_source_of_sparks_own_needs_its_checkpoint(run, offset, refused):
     assert "checkpoints/numbers.0#0 back" in str(error.value)
     checkpoint(folder / "checkpoints" / "numbers.0#0" / "000001", 3)
     assert check_resume(folder, make_spec(), [])
+
+
+@pytest.mark.parametrize("words", [["²"], ["9" * 5000], ["count=²"], ["count=1", "count=2"]])
+def test_words_that_are_no_epoch_are_refused_in_one_line(words):
+    """Digits of other scripts, more than any clock counts, and one operator twice."""
+    with pytest.raises(BadInputError):
+        Starts.parse(words)

@@ -202,6 +202,17 @@ def test_what_cannot_go_on_is_refused_with_the_reason(spoil, commits, line):
     assert "the cuts it had" in str(found.value)
 
 
+def test_state_that_a_second_restart_hands_on_is_kept():
+    """Units that end before they have begun leave the commit that they were to begin with."""
+    log = ran(ALL)
+    first = restart(log, NONE, recut(log, ALL, NONE, stateful=STATEFUL))
+    second = deploy(pipeline(), cuts=["double"])
+    made = restart(log, second, recut(log, first, second, stateful=STATEFUL))
+    home = log.layout.checkpoints("sum.0#0")
+    forget_vanished(log, made)
+    assert log.store.checkpoints(home)
+
+
 def test_paths_that_share_state_are_not_taken_over():
     """One that is left before it has caught up would have no state for the next."""
     log = ran(ALL)

@@ -89,6 +89,29 @@ def test_two_who_ask_at_once_do_not_disagree():
     assert len(decided[0].children) == 4
 
 
+def test_a_change_that_comes_between_two_looks_is_heeded(monkeypatch):
+    """Whoever has seen the shape before it must not take the number behind it."""
+    store = MemoryStorage()
+    mine, other = opened(store), opened(store)
+    rescale(mine, COUNT, 4, reason="first")
+    looks = []
+
+    def look(log, segment):
+        found = shape_of(log, segment)
+        if log is mine and not looks:
+            looks.append(log)
+            rescale(other, COUNT, 3, reason="other")
+        return found
+
+    monkeypatch.setattr("holdfast.runtime.rescale.shape_of", look)
+    rescale(mine, COUNT, 1, reason="mine")
+    parents = [
+        parent for change in mine.run(mine.steps().changes_of("count")) for parent in change.parents
+    ]
+    assert looks
+    assert len(parents) == len(set(parents))
+
+
 def test_given_blocks_are_taken_as_they_are():
     """An autoscaler says which; parts that do not depend on each other are changes of their own."""
     log = opened()

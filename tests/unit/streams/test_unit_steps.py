@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from holdfast.streams.floors import Floors
 from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import Change, Child, Floor, Range, Seal, Slice, Turn
-from holdfast.streams.steps import Delete, Put, RaiseFloor, changes, drive, ranges, slices
+from holdfast.streams.steps import (
+    RESTARTS,
+    Delete,
+    Get,
+    Put,
+    RaiseFloor,
+    changes,
+    drive,
+    ranges,
+    slices,
+)
 from holdfast.streams.unit import Position, Proposal, RunBatch
 from holdfast.testing.hands.memory import Memory
 
@@ -133,6 +145,71 @@ def test_a_stream_whose_slices_are_all_read_and_gone_is_left_where_they_ended():
     memory.execute(Put(changes("k"), 1, cut))
     closing = drive(Floors(NoWiring(), writer="w").seal_cut(cut), memory.execute)
     assert (closing.end, closing.next) == (3, 1)
+
+
+def child(unit, groups=(0, 128)):
+    return Child(unit=unit, segment=unit.split(".")[0], groups=groups)
+
+
+def test_what_a_restart_decided_is_put_once_whoever_sleeps():
+    """One who wakes up after another has carried it out leaves that alone."""
+    memory = Memory()
+    begin(memory, "k")
+    asked = Change(stream="k", number=1, how="cut", children=(child("k.1#0"),), start=4)
+    assert drive(Floors(NoWiring(), writer="w").decide_restart([asked]), memory.execute)
+    sleeper = Floors(NoWiring(), writer="sleeper").carry_out_restart(
+        memory.execute(Get(RESTARTS, 0))
+    )
+    operation = next(sleeper)
+    while not isinstance(operation, Put):
+        operation = sleeper.send(memory.execute(operation))
+    halves = (child("k.1#0", (0, 64)), child("k.1#1", (64, 128)))
+    old = Change(stream="k", number=1, how="run", parents=("k.0#0",), children=halves)
+    memory.execute(Put(changes("k"), 1, old))
+    drive(Floors(NoWiring(), writer="other").finish_restarts(), memory.execute)
+    with contextlib.suppress(StopIteration):
+        while True:
+            operation = sleeper.send(memory.execute(operation))
+    found = drive(Floors(NoWiring()).changes_of("k"), memory.execute)
+    assert [change.restart for change in found].count(0) == 1
+
+
+class Chain(NoWiring):
+    """A source, what keeps state of it, and a sink."""
+
+    def readers(self, stream):
+        return {"s": ("k",), "k": ("out",)}.get(stream, ())
+
+    def publishes(self, stream):
+        return stream != "out"
+
+    def inputs(self, segment):
+        return {"k": ("s",), "out": ("k",)}.get(segment, ())
+
+
+def test_state_is_kept_until_all_who_take_it_over_have_begun():
+    """Also if nobody reads what its unit published last: the sink is begun anew behind it."""
+    memory = Memory()
+    for stream in ("s", "k", "out"):
+        begin(memory, stream)
+    for unit in ("s.0#0", "k.0#0"):
+        publish(memory, unit, [1, 3])
+    for number, (after, upto) in enumerate([(-1, 1), (1, 3)]):
+        record = Range(unit="k.0#0", number=number, after=after, upto=upto)
+        memory.execute(Put(ranges("k.0#0"), number, record))
+    halves = (child("k.1#0", (0, 64)), child("k.1#1", (64, 128)))
+    heirs = Change(stream="k", number=1, how="cut", since=3, state=(("k.0#0", 1),), children=halves)
+    anew = Change(stream="out", number=1, how="cut", start=3, children=(child("out.1#0"),))
+    protocol = Floors(Chain(), writer="w")
+    for asked in (anew, heirs):
+        assert drive(protocol.decide_restart([asked]), memory.execute)
+        drive(protocol.finish_restarts(), memory.execute)
+    first = Range(unit="k.1#0", number=0, after=3, upto=5)
+    memory.execute(Put(ranges("k.1#0"), 0, first))
+    drive(protocol.trim("k.0#0", "k"), memory.execute)
+    assert not drive(Floors(Chain()).is_over("k.0#0"), memory.execute)
+    memory.execute(Put(ranges("k.1#1"), 0, replace(first, unit="k.1#1")))
+    assert drive(Floors(Chain()).is_over("k.0#0"), memory.execute)
 
 
 def test_a_unit_turns_once_whoever_sleeps_while_it_does():

@@ -48,6 +48,10 @@ def first_epoch(
         return _earliest(log, deployment, fresh)
     if start == "now":
         return _newest(log, streams or [name]) + 1
+    if not streams and start > (newest := _newest(log, [name]) + 1):
+        raise BadInputError(
+            f"epoch {start} lies beyond its end", where=name, hint=f"--from {newest}"
+        )
     if not _ends(log, streams, start - 1):
         raise BadInputError(
             f"epoch {start} is not the first after an end of {', '.join(streams)}",
@@ -175,8 +179,10 @@ def _newest(log: SliceLog, streams: Sequence[str]) -> int:
 def _nearest(log: SliceLog, streams: Sequence[str], epoch: int) -> str:
     """Ends around an epoch, in words."""
     newest = _newest(log, streams)
-    before = next((at for at in range(epoch - 1, -1, -1) if _ends(log, streams, at - 1)), None)
-    after = next((at for at in range(epoch + 1, newest + 2) if _ends(log, streams, at - 1)), None)
+    gone = max((log.run(log.steps().gone_upto(stream)) for stream in streams), default=-1)
+    below, above = range(min(epoch - 1, newest + 1), gone, -1), range(epoch + 1, newest + 2)
+    before = next((at for at in below if _ends(log, streams, at - 1)), None)
+    after = next((at for at in above[max(0, gone - epoch) :] if _ends(log, streams, at - 1)), None)
     near = " or ".join(f"--from {at}" for at in (before, after) if at is not None)
     return near or "--from earliest or --from now"
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from holdfast.deployment import Deployment
 from holdfast.errors import CorruptLogError, HoldfastError
 from holdfast.rundir.layout import record_folder
+from holdfast.rundir.records import kinds_in
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring
 from holdfast.streams.codec import decode
@@ -25,6 +26,7 @@ from holdfast.streams.steps import (
     FORK_ENDS,
     FORKS,
     RESTARTS,
+    TERMS,
     Get,
     Newest,
     Steps,
@@ -221,9 +223,9 @@ class Survey:
     def damaged(self) -> list[dict[str, str]]:
         """Every record that is torn, altered or none at all."""
         store, found = self._log.store, []
-        folder = record_folder(RESTARTS)
-        for name in store.names(folder):
-            found += self._damage(f"{folder}/{name}")
+        for folder in map(record_folder, (RESTARTS, TERMS, FORKS, FORK_ENDS)):
+            for name in store.names(folder):
+                found += self._damage(f"{folder}/{name}")
         for place, kinds in _PLACES.items():
             for owner in store.folders(place):
                 there = store.folders(f"{place}/{owner}")
@@ -235,13 +237,16 @@ class Survey:
         return found
 
     def _damage(self, name: str) -> list[dict[str, str]]:
-        data = self._log.store.get(name)
+        data, folder = self._log.store.get(name), name.split("/")[-2]
+        if data is None:
+            return []  # trimmed meanwhile
         try:
-            if data is not None:  # else trimmed meanwhile
-                decode(data, path=name)
+            kind = decode(data, path=name).kind
         except CorruptLogError as error:
             return [{"path": name, "what": str(error).removeprefix(f"{name}: ")}]
-        return []
+        if kind in kinds_in(folder):
+            return []
+        return [{"path": name, "what": f"is a {kind} record in {folder}"}]
 
     def _names(self) -> list[str]:
         """Streams in the order of the deployment, then those that are no more in it."""

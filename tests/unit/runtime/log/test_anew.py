@@ -194,3 +194,9 @@ def test_a_sink_that_begins_anew_gets_exactly_the_rows_from_there_on(epoch):
     first = round(SOURCE.rows_per_second) * epoch
     assert found == list(range(first, first + len(found)))
     assert found[-1] > 3 * 12
+
+
+def test_a_source_does_not_begin_beyond_its_end():
+    """It would wait for that epoch without a word."""
+    with pytest.raises(BadInputError, match="lies beyond its end"):
+        first_epoch(ran(), DEPLOYMENT, DEPLOYMENT.segments, 1_000_000)
