@@ -11,6 +11,7 @@ common. Births follow from these records, so two coordinators cannot give a unit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -120,20 +121,16 @@ class Handover(Reading):
         stream = stream_of(unit)
         change = yield from self.change(stream, change_of(unit))
         if change.how == "cut" and change.shared:
-            known = yield from self.bases(stream)
-            ends = [
-                closing.end for _, closing in known if closing and closing.next == change.number
-            ]
-            return ends[0] if ends else None
+            closing = closing_into((yield from self.bases(stream)), change.number)
+            return None if closing is None else closing.end
         born = yield from self.birth(unit)
         return born.epoch if isinstance(born, Birth) else None
 
     def _birth_after_closing(self, stream: str, change: Change) -> Steps[Birth | NotYet | Void]:
         known = yield from self.bases(stream)
-        closed = [closing for _, closing in known if closing is not None]
-        mine = next((closing for closing in closed if closing.next == change.number), None)
+        mine = closing_into(known, change.number)
         if mine is None:
-            passed = any(closing.next > change.number for closing in closed)
+            passed = any(closing and closing.next > change.number for _, closing in known)
             return "void" if passed else "not yet"
         if change.start is not None or change.since is not None:
             return _stated_birth(change)
@@ -327,6 +324,11 @@ class Handover(Reading):
         """Put a change at its number; False if another came first."""
         stored = yield Put(changes(change.stream), change.number, change)
         return bool(stored == change)
+
+
+def closing_into(known: Iterable[tuple[Change, Closing | None]], number: int) -> Closing | None:
+    """The closing after which the units of a change go on; None: there is none yet."""
+    return next((item for _, item in known if item is not None and item.next == number), None)
 
 
 def _stated_birth(change: Change) -> Birth:

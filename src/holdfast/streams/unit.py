@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from holdfast.streams.handover import Birth, Handover, NotYet, Void
+from holdfast.streams.handover import Birth, Handover, NotYet, Void, closing_into
 from holdfast.streams.reading import ProtocolError, TrimmedError
 from holdfast.streams.records import Range, Seal, Slice, Turn, change_of, stream_of
 from holdfast.streams.steps import Get, Newest, Put, Steps, ranges, slices
@@ -279,9 +279,8 @@ class UnitSteps(Handover):
             return ()
         carries = made.start
         if carries is None:
-            known = yield from self.bases(stream_of(unit))
-            closed = [item.end for _, item in known if item and item.next == made.number]
-            carries = closed[0] if closed else made.since
+            closing = closing_into((yield from self.bases(stream_of(unit))), made.number)
+            carries = made.since if closing is None else closing.end
         return (carries, *made.ends)
 
     def unread(self, inputs: Sequence[str], after: int, reach: int | None) -> Steps[list[End]]:

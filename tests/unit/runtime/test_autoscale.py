@@ -75,17 +75,25 @@ def view(log, epoch, rows, *, row_s, nodes=()):
     )
 
 
-def test_an_overloaded_operator_is_split_and_told_why():
-    """Rates come from the records upstream; the changes are on record and announced."""
-    log, clock, told, announced = opened(), Clock(), [], []
-    rescaler = Rescaler(
+def rescaling(log, clock, *, announce=lambda *_: None, tell=lambda _: None, fleet=None):
+    """One who looks at the load of the deployment."""
+    return Rescaler(
         log,
         DEPLOYMENT,
         PredictPolicy(),
         most_in_all=8,
-        announce=lambda put, _: announced.append(put),
-        tell=told.append,
+        announce=announce,
+        tell=tell,
+        fleet=fleet,
         clock=clock,
+    )
+
+
+def test_an_overloaded_operator_is_split_and_told_why():
+    """Rates come from the records upstream; the changes are on record and announced."""
+    log, clock, told, announced = opened(), Clock(), [], []
+    rescaler = rescaling(
+        log, clock, announce=lambda put, _: announced.append(put), tell=told.append
     )
     decided = []
     for epoch in range(30):
@@ -108,15 +116,7 @@ def test_an_overloaded_operator_is_split_and_told_why():
 def test_a_unit_that_is_not_heard_of_leaves_the_shape_alone():
     """Half of the load says nothing."""
     log, clock, told = opened(), Clock(), []
-    rescaler = Rescaler(
-        log,
-        DEPLOYMENT,
-        PredictPolicy(),
-        most_in_all=8,
-        announce=lambda *_: None,
-        tell=told.append,
-        clock=clock,
-    )
+    rescaler = rescaling(log, clock, tell=told.append)
     for at in range(5):
         clock.at = 5.0 * at
         assert rescaler.look(SimpleNamespace(units=[], nodes=())) == []
@@ -152,16 +152,7 @@ class Fleet:
 def test_nodes_are_there_before_shards_and_go_after_them():
     """A split waits for the node that it takes; once that is empty, it is retired."""
     log, clock, told, fleet = opened(), Clock(), [], Fleet()
-    rescaler = Rescaler(
-        log,
-        DEPLOYMENT,
-        PredictPolicy(),
-        most_in_all=8,
-        announce=lambda *_: None,
-        tell=told.append,
-        fleet=fleet,
-        clock=clock,
-    )
+    rescaler = rescaling(log, clock, tell=told.append, fleet=fleet)
 
     def look(epoch, rows=12800):
         publish(log, epoch, rows)
@@ -187,16 +178,7 @@ def test_nodes_are_there_before_shards_and_go_after_them():
 def test_shards_do_not_wait_for_a_node_for_ever():
     """One that does not come up leaves them with the nodes that there are."""
     log, clock, fleet = opened(), Clock(), Fleet()
-    rescaler = Rescaler(
-        log,
-        DEPLOYMENT,
-        PredictPolicy(),
-        most_in_all=8,
-        announce=lambda *_: None,
-        tell=lambda _: None,
-        fleet=fleet,
-        clock=clock,
-    )
+    rescaler = rescaling(log, clock, fleet=fleet)
     for epoch in range(3 + round(NODES_S / 5)):
         publish(log, epoch, 12800)
         clock.at = 5.0 * epoch
