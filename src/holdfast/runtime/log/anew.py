@@ -180,9 +180,12 @@ def _nearest(log: SliceLog, streams: Sequence[str], epoch: int) -> str:
     """Ends around an epoch, in words."""
     newest = _newest(log, streams)
     gone = max((log.run(log.steps().gone_upto(stream)) for stream in streams), default=-1)
-    below, above = range(min(epoch - 1, newest + 1), gone, -1), range(epoch + 1, newest + 2)
-    before = next((at for at in below if _ends(log, streams, at - 1)), None)
-    after = next((at for at in above[max(0, gone - epoch) :] if _ends(log, streams, at - 1)), None)
+    known = range(gone + 1, newest + 2)
+    below = (at for at in reversed(known) if at < epoch)
+    above = (at for at in known if at > epoch)
+    before, after = (
+        next((at for at in found if _ends(log, streams, at - 1)), None) for found in (below, above)
+    )
     near = " or ".join(f"--from {at}" for at in (before, after) if at is not None)
     return near or "--from earliest or --from now"
 
