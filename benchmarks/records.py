@@ -16,13 +16,12 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.versions import HERE, unpack
+from benchmarks.versions import HERE, run_in, unpack
 
 COMMON = """
 import json, os, sys, tempfile, threading, time
@@ -168,19 +167,11 @@ def main() -> int:
 
 
 def _measure(tree: Path, edition: str, boundaries: int, batches: int) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-c", COMMON + edition + RUN, str(boundaries), str(batches)],
-        cwd=tree,
-        env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            found: dict[str, float] = json.loads(line.removeprefix("RESULT "))
-            return found
-    raise SystemExit(f"failed in {tree}:\n{done.stderr[-4000:]}")
+    found, why = run_in(tree, COMMON + edition + RUN, str(boundaries), str(batches))
+    if found is None:
+        raise SystemExit(why)
+    told: dict[str, float] = found
+    return told
 
 
 if __name__ == "__main__":

@@ -123,14 +123,13 @@ def unpack(revision: str, folder: str) -> None:
     subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
 
 
-def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
-    """One start of one scenario, in a process that sees only that version's sources.
+def run_in(tree: Path, code: str, *words: str) -> tuple[Any, str]:
+    """The result that a program says, in a process that sees only that version's sources.
 
-    No rows mean that it failed.
+    None: it failed; then also the end of what it said of that.
     """
-    code, variant = SCENARIOS[name]
     done = subprocess.run(
-        [sys.executable, "-c", code, str(amount), variant],
+        [sys.executable, "-c", code, *words],
         cwd=tree,
         env={**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}"},
         check=False,
@@ -139,10 +138,17 @@ def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
     )
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
-            found: list[dict[str, float]] = json.loads(line.removeprefix("RESULT "))
-            return found
-    print(f"{name} failed in {tree}:\n{done.stderr[-4000:]}", file=sys.stderr)
-    return []
+            return json.loads(line.removeprefix("RESULT ")), ""
+    return None, f"failed in {tree}:\n{done.stderr[-4000:]}"
+
+
+def _measure(tree: Path, name: str, amount: float) -> list[dict[str, float]]:
+    """One start of one scenario; no rows mean that it failed."""
+    code, variant = SCENARIOS[name]
+    found, why = run_in(tree, code, str(amount), variant)
+    if found is None:
+        print(f"{name} {why}", file=sys.stderr)
+    return found or []
 
 
 def _table(measured: Measured) -> list[dict[str, Any]]:

@@ -178,7 +178,7 @@ class LocalStorage:
     def sizes(self, folder: str) -> dict[str, int]:
         found: dict[str, int] = {}
         start = self.address(folder)
-        cut = len(start) + 1
+        skip = len(start) + 1
         for inner, folders, names in os.walk(start):
             folders[:] = [name for name in folders if not name.startswith(".")]
             for name in names:
@@ -186,7 +186,7 @@ class LocalStorage:
                 with contextlib.suppress(FileNotFoundError):
                     if not name.startswith("."):
                         path = f"{inner}/{name}"
-                        found[path[cut:]] = os.stat(path).st_size
+                        found[path[skip:]] = os.stat(path).st_size
         return found
 
     def sync(self, folder: str, *names: str) -> None:
@@ -422,7 +422,7 @@ def _entries(folder: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
 def _files(source: str, first: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Folder below `source`, and name, of every file that a clone needs."""
     names = os.listdir(source)
-    cut = len(source) + 1
+    skip = len(source) + 1
     for name in [*first, *sorted(set(names) - set(first))]:
         start = f"{source}/{name}"
         if os.path.isfile(start):
@@ -432,7 +432,7 @@ def _files(source: str, first: Sequence[str]) -> Iterator[tuple[str, str]]:
             inner.sort()  # what names files (_metadata) before those files (_stateSchema)
             for file in sorted(files):
                 if not file.endswith(".tmp"):
-                    yield folder[cut:], file
+                    yield folder[skip:], file
 
 
 def _make_folders(home: int, folder: str, made: set[str]) -> None:

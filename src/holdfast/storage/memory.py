@@ -121,10 +121,10 @@ class MemoryStorage:
 
     def folders(self, folder: str) -> list[str]:
         start = self._folder(folder)
-        cut = len(start) + 1 if start else 0
+        skip = len(start) + 1 if start else 0
         with self._files.lock:
             known = [name for name in self._files.folders if name and _is_below(name, start)]
-        inner = {name[cut:].partition("/")[0] for name in known} - {""}
+        inner = {name[skip:].partition("/")[0] for name in known} - {""}
         return sorted(name for name in inner if name[0] != ".")
 
     # Checkpoints
@@ -217,11 +217,11 @@ class MemoryStorage:
 
     def _inside(self, start: str) -> Iterator[tuple[str, bytes]]:
         """All files of a folder and of those below, by name relative to it."""
-        cut = len(start) + 1 if start else 0
+        skip = len(start) + 1 if start else 0
         for folder, files in self._files.folders.items():
             if _is_below(folder, start):
                 for last, data in files.items():
-                    yield (f"{folder}/{last}" if folder else last)[cut:], data
+                    yield (f"{folder}/{last}" if folder else last)[skip:], data
 
     def _has(self, folder: str) -> bool:
         start = self._folder(folder)

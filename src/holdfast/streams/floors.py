@@ -262,7 +262,8 @@ class Floors(Restarts):
             if not (yield from self._has_begun(child.unit)):
                 return False
         if stream in self._shared and seal.end is not None:
-            return (yield from self.common_end(unit)) >= seal.end
+            # Left where it handed over, the stream goes on from its state.
+            return (yield from self.common_end(unit)) > seal.end
         return True
 
     def is_taken_over(self, unit: str) -> Steps[bool]:
@@ -285,17 +286,10 @@ class Floors(Restarts):
         return True
 
     def _has_begun(self, unit: str) -> Steps[bool]:
-        """Whether a unit has a state of its own: it records a range, or hands over, only then."""
-        seal = yield from self.seal_of(unit)
-        if seal is not None and (seal.how == "run" or stream_of(unit) not in self._shared):
+        """Whether a unit needs nobody's state any more."""
+        if stream_of(unit) not in self._shared and (yield from self.seal_of(unit)) is not None:
             return True
-        newest = yield Newest(ranges(unit))
-        if newest > 0:
-            return True
-        floor: Floor = yield GetFloor(ranges(unit))
-        return floor.number > 0 or (
-            newest == 0 and isinstance((yield Get(ranges(unit), newest)), Range)
-        )
+        return (yield from self.has_state(unit))
 
     def _base_of(self, unit: str) -> Steps[Change]:
         """The base that a unit's log belongs to."""

@@ -20,6 +20,7 @@ from holdfast.streams.records import (
     Change,
     Child,
     Closing,
+    Floor,
     Range,
     Restart,
     Seal,
@@ -31,6 +32,7 @@ from holdfast.streams.steps import (
     RESTARTS,
     Delete,
     Get,
+    GetFloor,
     Newest,
     Put,
     Steps,
@@ -103,6 +105,10 @@ class Handover(Reading):
                 return "not yet"
             if seal.how == "cut" or seal.end is None or seal.batch is None:
                 return "void"
+            if seal.change != change.number:
+                raise ProtocolError(
+                    f"{unit}: {parent} handed over to change {seal.change} of stream {stream}"
+                )
             parents.append((parent, seal.batch))
             ends.add(seal.end)
             watermarks.append(seal.watermark_us)
@@ -138,12 +144,25 @@ class Handover(Reading):
             return Birth(epoch=mine.end)
         before = next(base for base, closing in known if closing == mine)
         parents = yield from self.owners(stream, before, mine.end)
-        if len(parents) == 1 and parents[0][1] < 0:
-            # Left before it had run anything, it may not have taken over its own state yet.
+        if len(parents) == 1 and not (yield from self.has_state(parents[0][0])):
+            # Left before it had taken over what was to be its own: that is still where it was.
             born = yield from self.birth(parents[0][0])
             if isinstance(born, Birth) and born.parents:
                 parents = list(born.parents)
         return Birth(epoch=mine.end, parents=tuple(parents), shared=True)
+
+    def has_state(self, unit: str) -> Steps[bool]:
+        """Whether a unit has a state of its own: it records a range, or hands over, only then."""
+        seal = yield from self.seal_of(unit)
+        if seal is not None and seal.how == "run":
+            return True
+        newest = yield Newest(ranges(unit))
+        if newest > 0:
+            return True
+        floor: Floor = yield GetFloor(ranges(unit))
+        return floor.number > 0 or (
+            newest == 0 and isinstance((yield Get(ranges(unit), newest)), Range)
+        )
 
     def find_restart(self, number: int) -> Steps[Restart | None]:
         """A restart if it is on record."""

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from holdfast.errors import HoldfastError
+from holdfast.streams.bases import counting_bases, start_of
 from holdfast.streams.records import (
     Change,
     Closing,
@@ -295,7 +296,7 @@ class Reading:
         """The newest end, or where the stream's present logs began."""
         known = yield from self.bases(stream)
         base, _ = known[-1]
-        start = _start(known)
+        start = start_of(known)
         # It only rises, so one who has looked before reads on from there.
         before = self._last_ends.get((stream, base.number))
         try:
@@ -378,13 +379,13 @@ class Reading:
             return None
         # Where nobody carries the stream any more there is nothing to seal.
         named = max((seal.change for seal in seals), default=base.number + 1)
-        following = yield from self.find_change(stream, named)
+        following = yield from self._goes_on_with(stream, base, named)
         if following is None:
             return None
         end = following.start
         if end is None:
             common = yield from self._common(stream, base, None)
-            start = _start((yield from self.bases(stream)))
+            start = start_of((yield from self.bases(stream)))
             end = max([end for end in common if end > start], default=start)
         stored: Closing = yield Put(
             closings(stream),
@@ -399,6 +400,18 @@ class Reading:
         )
         self._closings[stream, base.number] = stored
         return stored
+
+    def _goes_on_with(self, stream: str, base: Change, named: int) -> Steps[Change | None]:
+        """The change that carries on behind a base whose seals name one.
+
+        Whoever decides on a later one may be the first to seal. A restart before it counts all the
+        same: the other streams of the restart are begun anew as well.
+        """
+        for number in range(base.number + 1, named):
+            passed = yield from self.find_change(stream, number)
+            if passed is not None and passed.restart is not None:
+                return passed
+        return (yield from self.find_change(stream, named))
 
     def _last_seals(self, stream: str, change: Change) -> Steps[list[Seal] | None]:
         """The seals at which a base ends; None while one of its logs goes on."""
@@ -465,30 +478,6 @@ class Reading:
             raise ProtocolError(
                 f"{unit}: slice ({item.after}, {item.upto}] lies across epoch {after}"
             )
-
-
-def counting_bases(known: list[tuple[Change, Closing | None]]) -> list[tuple[Change, int | None]]:
-    """Bases, each with the epoch up to which it counts.
-
-    One that is begun anew at an earlier epoch than an older one was left at voids what that one
-    holds beyond, too.
-    """
-    found: list[tuple[Change, int | None]] = []
-    least: int | None = None
-    for base, closing in reversed(known):
-        if closing is not None:
-            least = closing.end if least is None else min(least, closing.end)
-        found.append((base, least))
-    return found[::-1]
-
-
-def _start(known: list[tuple[Change, Closing | None]]) -> int:
-    """The epoch after which the newest base carries its stream."""
-    if len(known) > 1:
-        closing = known[-2][1]
-        return closing.end if closing else -1
-    start = known[0][0].start
-    return -1 if start is None else start
 
 
 def _end(seal: Seal) -> int:

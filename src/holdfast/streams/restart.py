@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.streams.reading import TrimmedError, counting_bases
+from holdfast.streams.bases import counting_bases
+from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import Change, How, Restart, unit_name
 from holdfast.streams.repair import Repairs
 from holdfast.streams.steps import RESTARTS, GetFloor, Newest, Put, Steps, slices
@@ -126,7 +127,10 @@ class Restarts(Repairs):
             if epoch in (yield from self.ends(stream, epoch - 1, epoch)):
                 return True
         except TrimmedError:
-            pass  # of a log that ends there, nothing need be left but its floor
+            # Of a log that ends there, nothing need be left but its floor; others may carry it on.
+            base, _ = yield from self._base_at(stream, epoch - 1)
+            if epoch in (yield from self._common(stream, base, None)):
+                return True
         units = [child.unit for child in (yield from self.carriers(stream))]
         for unit in units:
             if not (yield from self._ended_at(unit, epoch)):

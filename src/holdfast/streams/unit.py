@@ -272,14 +272,18 @@ class UnitSteps(Handover):
 
     def _stops(self, unit: str) -> Steps[tuple[int, ...]]:
         """Epochs at which a unit of a restart must end a batch: where it begins to carry its
-        stream, if it takes over state that stands earlier, and where its readers do.
+        stream, if it takes over state that stands earlier, and where its readers do. So must those
+        to whom it hands over before it has come there.
         """
-        made = yield from self.find_change(stream_of(unit), change_of(unit))
+        stream = stream_of(unit)
+        made = yield from self.find_change(stream, change_of(unit))
+        while made is not None and made.parents:
+            made = yield from self.find_change(stream, change_of(made.parents[0]))
         if made is None or made.since is None:
             return ()
         carries = made.start
         if carries is None:
-            closing = closing_into((yield from self.bases(stream_of(unit))), made.number)
+            closing = closing_into((yield from self.bases(stream)), made.number)
             carries = made.since if closing is None else closing.end
         return (carries, *made.ends)
 

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.docs import another_reader
 from tests.unit.docs.another_reader import Reader
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import UnitId
 from holdfast.deployment.slicefiles import GroupPart, SliceFile, content_digest
 from holdfast.pipeline import Parquet
 from holdfast.runtime.log.anew import begin_anew, restart
@@ -36,21 +37,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "slice-log.md"
 SCHEMA = pa.schema([("unit", pa.string()), ("epoch", pa.int64())])
 DEADLINE_S = 30.0
 A = "a@the key"
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=1.0,
-    fingerprints={},
-    segments=(
-        Segment(
-            name="a",
-            kind="source",
-            operators=("a",),
-            outputs=(Boundary(operator="a", key=("the key",)),),
-            shards=2,
-        ),
-        Segment(name="out", kind="exporter", operators=("out",), inputs=(A,)),
-    ),
-)
+DEPLOYMENT = deployed(a_source(key=("the key",), shards=2), a_sink("out", reads=A))
 
 
 class Mended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,11 +51,13 @@ def test_every_row_arrives_once_whatever_happens(first):
     assert seen > 0
 
 
-@pytest.mark.parametrize("seed", [27_934, 213_531, 320_634, 411_675, 503_443])
+@pytest.mark.parametrize("seed", [27_934, 213_531, 320_634, 411_675, 503_443, 2_066_639, 4_048_212])
 def test_worlds_that_failed_once_are_right(seed):
     """Units ran while others took their state over; a sink of an old life delivered late; a
     stream was left after all its slices were read and gone; where a unit was born was asked
-    after those whose state it has were forgotten.
+    after those whose state it has were forgotten; heirs that had not run were left, and what they
+    had taken over was made again from older state; units with other cuts were rescaled before they
+    had come to where they carry on.
     """
     World(seed).run()
 
@@ -71,12 +74,14 @@ def test_a_rule_that_is_switched_off_is_missed(mutant):
     """In one and the same world all is well with the rule, and something breaks without it.
 
     The first world shows it, until a change of the decisions moves their operations; then one of
-    those that follow does, and its seed should be noted.
+    those that follow does, and a warning names its seed: with it noted, the test is short again.
     """
     worlds = itertools.islice(mutant.scenarios(itertools.count(mutant.seed)), MUTANT_WORLDS)
     shown = next(found for found in worlds if violation(mutant, *found) is not None)
     seed, scenario = shown
     World(seed, scenario=scenario).run()
+    if seed != next(mutant.scenarios(itertools.count(mutant.seed)))[0]:
+        warnings.warn(f"{mutant.rule}: note seed={seed:_}", stacklevel=1)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

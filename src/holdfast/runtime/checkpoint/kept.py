@@ -74,11 +74,13 @@ def committed(log: SliceLog, unit: str, rows: int) -> dict[int, tuple[str, int]]
         # What is kept comes last and counts: Spark removes none of it under our hands.
         for name in sorted(log.store.checkpoints(home)):
             checkpoint = log.store.below(f"{home}/{name}")
-            # Spark goes on after a commit from the offsets before it. Where a query runs it may
-            # remove the oldest meanwhile.
-            before = 1 if _NAME.fullmatch(name) else 2
+            commits = sorted(_numbers(checkpoint, "commits"))
             planned = _numbers(checkpoint, "offsets")
-            for spark_batch in sorted(_numbers(checkpoint, "commits")):
+            for spark_batch in commits:
+                # Spark goes on after a commit from the offsets before it. Where a query runs it may
+                # remove the oldest meanwhile; what a unit was born with has no others.
+                spare = spark_batch > commits[0] and not _NAME.fullmatch(name)
+                before = 2 if spare else 1
                 if not planned.issuperset(range(max(0, spark_batch - before), spark_batch)):
                     continue
                 try:

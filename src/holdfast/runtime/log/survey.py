@@ -16,7 +16,7 @@ from holdfast.errors import CorruptLogError, HoldfastError
 from holdfast.rundir.layout import record_folder
 from holdfast.rundir.records import kinds_in
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.wiring import DeploymentWiring
+from holdfast.runtime.log.wiring import DeploymentWiring, shared_streams
 from holdfast.streams.codec import decode
 from holdfast.streams.floors import Floors
 from holdfast.streams.fork import find_fork
@@ -60,7 +60,9 @@ class Survey:
         self._deployment = deployment
         self._untrimmed = sources if keep_input else []
         self._floors = Floors(
-            DeploymentWiring(deployment=deployment, kept=self._untrimmed), levels=levels
+            DeploymentWiring(deployment=deployment, kept=self._untrimmed),
+            shared=shared_streams(deployment),
+            levels=levels,
         )
         self.trouble: list[str] = []
         """What could not be told because of a damaged record, in words."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from holdfast.deployment import Deployment, UnitId
 from holdfast.rundir.layout import stop_mark, unit_folder
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.wiring import DeploymentWiring
+from holdfast.runtime.log.wiring import DeploymentWiring, shared_streams
 from holdfast.storage import Storage
 from holdfast.storage.identity import new_id
 from holdfast.storage.interface import LEFTOVER_S
@@ -59,7 +59,7 @@ class Trimmer:
             wiring,
             writer=log.writer,
             retain=retain,
-            shared={item.name for item in deployment.segments if item.shared_state},
+            shared=shared_streams(deployment),
             levels=levels,
         )
 

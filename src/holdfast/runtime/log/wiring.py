@@ -35,6 +35,11 @@ class DeploymentWiring:
         return self.deployment.streams_read(self.deployment.segment(segment))
 
 
+def shared_streams(deployment: Deployment) -> Collection[str]:
+    """Streams that a change may cut whose units take the state over."""
+    return {item.name for item in deployment.segments if item.shared_state}
+
+
 def first_change(segment: Segment, *, start: int | None = None, reason: str = "") -> Change:
     """The change that makes the units a segment begins with; the same whoever puts it.
 

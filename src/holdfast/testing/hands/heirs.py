@@ -23,6 +23,8 @@ class Heirs(Units):
         super().__init__(seed, **options)
         self.lost: set[tuple[str, int, int]] = set()
         """Unit and number of slices whose files are gone, and how many repairs they had then."""
+        self.forgotten: set[str] = set()
+        """Units whose state was removed."""
 
     # Births
 
@@ -55,7 +57,7 @@ class Heirs(Units):
             if number <= batch
         ]
         number, snapshot = max(found, key=lambda item: item[0], default=(-2, None))
-        if snapshot is None and any(self.commits.get(unit, ())):
+        if snapshot is None and (unit in self.forgotten or any(self.commits.get(unit, ()))):
             raise TrimmedError(f"{unit}: its state after batch {batch} was not kept")
         if snapshot is None:  # it never ran: its state is that of its birth
             snapshot = yield from self.initial(protocol, self.units[unit])
@@ -95,6 +97,7 @@ class Heirs(Units):
         if self.commits.get(unit):
             self.count["over"] += 1
             self.commits[unit] = []
+            self.forgotten.add(unit)
 
     # Repairs
 

@@ -81,6 +81,8 @@ class Scenario:
     """How often that is so; else other units carry a stream on with the state there is."""
     survivors: float = 0.3
     """How likely a unit lives on while others begin anew what it makes or reads."""
+    deposed: float = 0.0
+    """How likely one who leads lives on then, and has not noticed yet that others do."""
 
 
 def draw(seed: int, *, restarts: bool | None = None) -> Scenario:
@@ -139,6 +141,7 @@ def draw(seed: int, *, restarts: bool | None = None) -> Scenario:
         # Units must have got somewhere for others to begin in the middle.
         epochs=rng.choice([8, 12, 16]),
         pace=rng.choice([0.001, 0.002, 0.004]),
+        deposed=rng.choice([0.0, 0.5]),
     )
 
 

@@ -53,7 +53,7 @@ class Starts(Schedule):
         anew = self.rng.random() < self.scenario.anew
         at_rest = not anew and self.broken != "at-rest"
         for process in list(self.processes):
-            if process.unit and not at_rest and self.rng.random() < self.scenario.survivors:
+            if not at_rest and self._lives_on(process):
                 process.given_up = True
                 continue
             self.end(process)
@@ -69,6 +69,14 @@ class Starts(Schedule):
         )
         if self.rng.random() < 0.3:  # someone is too early, and only records can tell him
             self.at(self.step + self.rng.randrange(5, 300), self.run_missing)
+
+    def _lives_on(self, process: Running) -> bool:
+        """Whether nobody could reach a process that is to be ended."""
+        if process.unit:
+            return self.rng.random() < self.scenario.survivors
+        if not self.scenario.deposed or not process.name.startswith("coordinator"):
+            return False
+        return self.rng.random() < self.scenario.deposed
 
     def starter(self, asks: Callable[[Floors, random.Random], Process] | None = None) -> Process:
         """What `holdfast run` does before any node runs; `asks` for what it is told to begin."""

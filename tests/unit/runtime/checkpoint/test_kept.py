@@ -107,3 +107,13 @@ def test_a_stateless_query_begins_anywhere_with_all_its_inputs(tmp_path):
     *_, first, second, third = (tmp_path / "made/offsets/0").read_text().splitlines()
     assert first == second == third
     assert json.loads(first)["offset"] == 14
+
+
+def test_the_state_that_a_unit_was_born_with_is_one_to_begin_with(tmp_path):
+    """Its checkpoint has the commit of another, and only the offsets that go with it."""
+    log = SliceLog(tmp_path)
+    born = tmp_path / f"checkpoints/{UNIT}/000001"
+    write(born, 3, -1, commit=False)
+    write(born, 4, -1)
+    write(born, 5, 0, commit=False)
+    assert {batch: at for batch, (_, at) in committed(log, UNIT, 1).items()} == {-1: 4}

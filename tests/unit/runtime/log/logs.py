@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
-from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.slicefiles import content_digest
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.streams.records import Floor, Range, Slice
 from holdfast.streams.steps import Put, RaiseFloor, ranges
 from holdfast.streams.unit import Position, Proposal
 
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=1.0,
-    fingerprints={},
-    segments=(
-        Segment(name="a", kind="source", operators=("a",), outputs=(Boundary(operator="a"),)),
-        Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
-        Segment(name="y", kind="exporter", operators=("y",), inputs=("a",)),
-    ),
-)
+DEPLOYMENT = deployed(a_source(), a_sink("x"), a_sink("y"))
 A, X, Y = "a.0#0", "x.0#0", "y.0#0"
 
 

@@ -14,7 +14,8 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Change, Child, Slice
+from holdfast.streams.records import Change, Child, Restart, Slice
+from holdfast.streams.steps import RESTARTS, Put
 
 pytestmark = pytest.mark.unit
 
@@ -200,3 +201,23 @@ def test_a_source_does_not_begin_beyond_its_end():
     """It would wait for that epoch without a word."""
     with pytest.raises(BadInputError, match="lies beyond its end"):
         first_epoch(ran(), DEPLOYMENT, DEPLOYMENT.segments, 1_000_000)
+
+
+def test_a_cut_that_seals_first_does_not_overtake_a_reset():
+    """One who slept while a run was reset decides on a later cut, and is the first to seal."""
+    log = ran()
+    steps = log.steps()
+
+    def cut(number, **more):
+        children = (Child(unit=f"b.{number}#0", segment="b", groups=(0, 64)),)
+        return Change(stream="b", number=number, how="cut", children=children, **more)
+
+    reset, later = cut(1, start=7, restart=0), cut(2)
+    log.records.execute(Put(RESTARTS, 0, Restart(number=0, changes=(reset,))))
+    assert log.run(steps.decide(reset))
+    assert log.run(steps.decide(later))
+    log.run(steps._seal_log("b.0#0", later.number))
+    finish_restart(log, prepare=lambda _: None)
+    assert log.run(log.steps().birth("b.1#0")) == Birth(epoch=7)
+    log.run(log.steps().carry_out("b"))
+    assert log.run(log.steps().birth("b.2#0")) == Birth(epoch=7)

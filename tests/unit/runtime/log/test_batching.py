@@ -101,24 +101,28 @@ def test_a_large_backlog_is_cut():
     assert next_end(log, "p", batching=Batching(max_rows=5)) == 3
 
 
+def ends_of_two(batching, lags, data, horizon):
+    """The ends that two shards choose which see new epochs in different strides."""
+    published = [End(epoch=epoch) for epoch in range(horizon)]
+    ends = []
+    for _ in range(2):
+        seen, mine = 0, [-1]
+        while seen < horizon:
+            seen = min(horizon, seen + data.draw(st.sampled_from(lags)))
+            while (
+                found := batching.choose_end(mine[-1], published[mine[-1] + 1 : seen])
+            ) is not None:
+                mine.append(found)
+        ends.append(mine)
+    return ends
+
+
 @given(st.lists(st.integers(1, 40), min_size=3, max_size=20), st.data())
 def test_units_that_fall_behind_differently_keep_meeting(lags, data):
     """Two shards that see new epochs in different strides share ends all the way."""
     horizon = sum(lags)
-    published = [End(epoch=epoch) for epoch in range(horizon)]
-    ends = []
-    for _ in range(2):
-        seen, after, mine = 0, -1, set()
-        while seen < horizon:
-            seen = min(horizon, seen + data.draw(st.sampled_from(lags)))
-            while True:
-                found = Batching().choose_end(after, published[after + 1 : seen])
-                if found is None:
-                    break
-                after = found
-                mine.add(found)
-        ends.append(mine)
-    common = sorted(ends[0] & ends[1])
+    first, second = ends_of_two(Batching(), lags, data, horizon)
+    common = sorted(set(first[1:]) & set(second[1:]))
     gaps = [b - a for a, b in zip([-1, *common], common, strict=False)]
     assert common[-1] == horizon - 1
     assert max(gaps) <= 2 * max(lags)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.runtime.log.test_batching import streams
+from tests.unit.runtime.log.test_batching import ends_of_two, streams
 
 from holdfast.rundir.layout import member, record_folder
 from holdfast.runtime.log.batching import MAX_BATCH_EPOCHS, Batching
@@ -175,20 +177,7 @@ def test_one_can_go_back():
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=12), st.data())
 def test_units_meet_also_where_the_look_ahead_ends(lags, data):
     """However far they fall behind, two shards share every end at a multiple of the look-ahead."""
-    batching = Batching(max_epochs=16)
     horizon = max(64, sum(lags))
-    known = [End(epoch=epoch) for epoch in range(horizon)]
-    ends = []
-    for _ in range(2):
-        seen, after, mine = 0, -1, set()
-        while seen < horizon:
-            seen = min(horizon, seen + data.draw(st.sampled_from(lags)))
-            while True:
-                found = batching.choose_end(after, known[after + 1 : seen])
-                if found is None:
-                    break
-                assert found - after <= 16
-                after = found
-                mine.add(found)
-        ends.append(mine)
-    assert {end for end in range(horizon) if (end + 1) % 16 == 0} <= ends[0] & ends[1]
+    first, second = ends_of_two(Batching(max_epochs=16), lags, data, horizon)
+    assert all(b - a <= 16 for ends in (first, second) for a, b in pairwise(ends))
+    assert {end for end in range(horizon) if (end + 1) % 16 == 0} <= set(first) & set(second)

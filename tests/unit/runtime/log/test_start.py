@@ -17,7 +17,8 @@ from holdfast.runtime.log.start import (
 )
 from holdfast.runtime.log.wiring import begin
 from holdfast.storage.memory import MemoryStorage
-from holdfast.streams.records import Floor, Range, Slice
+from holdfast.streams.reading import ProtocolError
+from holdfast.streams.records import Change, Child, Floor, Range, Seal, Slice
 from holdfast.streams.steps import Delete, Put, RaiseFloor, ranges, slices
 
 pytestmark = pytest.mark.unit
@@ -188,3 +189,35 @@ def test_shards_that_never_meet_have_no_whole_epoch():
             after = start + 2 * number
             log.publish(Slice(unit=unit, number=number, after=after, upto=after + 2))
     assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) is None
+
+
+def test_where_logs_handed_over_is_an_end_when_only_their_floors_are_left(log):
+    """The first whole epoch is the one behind it, though nothing of theirs is there to be read."""
+    change = Change(
+        stream="a",
+        number=1,
+        how="run",
+        children=tuple(
+            Child(unit=f"a.1#{shard}", segment="a", groups=(0, 64)) for shard in range(3)
+        ),
+        parents=("a.0#0", "a.0#1"),
+    )
+    assert log.run(log.steps().decide(change))
+    for parent in change.parents:
+        seal = Seal(unit=parent, number=40, change=1, how="run", end=39, batch=39)
+        log.records.execute(Put(slices(parent), 40, seal))
+        log.records.execute(RaiseFloor(slices(parent), Floor(number=39, epoch=38)))
+    for child in change.children:
+        log.publish(Slice(unit=child.unit, number=0, after=39, upto=43))
+    assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) == 39
+
+
+def test_state_that_went_to_another_change_is_not_taken(log):
+    """A seal that names another heir is a broken record, not a birth."""
+    child = Child(unit="b.1#0", segment="b", groups=(0, 64))
+    change = Change(stream="b", number=1, how="run", children=(child,), parents=("b.0#0",))
+    assert log.run(log.steps().decide(change))
+    seal = Seal(unit="b.0#0", number=40, change=2, how="run", end=39, batch=39)
+    log.records.execute(Put(slices("b.0#0"), 40, seal))
+    with pytest.raises(ProtocolError, match=r"b\.0#0 handed over to change 2"):
+        log.run(log.steps().birth("b.1#0"))

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import Boundary, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Pipeline, Rate, Sqlite
 from holdfast.runtime.log.crash import Crash
@@ -36,16 +37,7 @@ DEADLINE_S = 30.0
 
 
 def deployment(upsert_key=()):
-    out = Boundary(operator="a", mode="upsert" if upsert_key else "append", upsert_key=upsert_key)
-    return Deployment(
-        pipeline="p",
-        epoch_s=1.0,
-        fingerprints={},
-        segments=(
-            Segment(name="a", kind="source", operators=("a",), outputs=(out,)),
-            Segment(name="out", kind="exporter", operators=("out",), inputs=("a",)),
-        ),
-    )
+    return deployed(a_source(upsert_key=upsert_key), a_sink("out"))
 
 
 def publish(run, *batches):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
 from holdfast.clock import ManualClock
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Rate
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
@@ -21,15 +22,7 @@ from holdfast.storage.memory import MemoryStorage
 
 pytestmark = pytest.mark.unit
 
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=1.0,
-    fingerprints={},
-    segments=(
-        Segment(name="a", kind="source", operators=("a",), outputs=(Boundary(operator="a"),)),
-        Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
-    ),
-)
+DEPLOYMENT = deployed(a_source(), a_sink("x"))
 SOURCE = Rate(rows_per_second=3)
 
 

@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import ForeachBatch, Parquet, Rate, Sqlite
 from holdfast.rundir.layout import unit_folder
 from holdfast.runtime.log.crash import Crash
@@ -30,21 +31,7 @@ EPOCH_S = 0.02
 DEADLINE_S = 30.0
 SOURCE = Rate(1000)
 SCHEMA = SOURCE.table(0, epoch_s=EPOCH_S).schema
-PLAN = Deployment(
-    pipeline="p",
-    epoch_s=EPOCH_S,
-    fingerprints={},
-    segments=(
-        Segment(
-            name="a",
-            kind="source",
-            operators=("a",),
-            outputs=(Boundary(operator="a"),),
-            followers=(0,),
-        ),
-        Segment(name="out", kind="exporter", operators=("out",), inputs=("a",), followers=(0,)),
-    ),
-)
+PLAN = deployed(a_source(followers=(0,)), a_sink("out", followers=(0,)), epoch_s=EPOCH_S)
 
 
 def context(run, segment, replica, generation=1):

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 from tests.unit.runtime.units.test_exporters import deliver, rows_of, wait_for
 
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sqlite
 from holdfast.runtime.log.crash import Crash
@@ -36,16 +37,7 @@ OUT = UnitId(segment="out")
 
 def deployment(upsert_key=()):
     """Two shards of a source, and a sink of both."""
-    out = Boundary(operator="a", mode="upsert" if upsert_key else "append", upsert_key=upsert_key)
-    return Deployment(
-        pipeline="p",
-        epoch_s=1.0,
-        fingerprints={},
-        segments=(
-            Segment(name="a", kind="source", operators=("a",), outputs=(out,), shards=2),
-            Segment(name="out", kind="exporter", operators=("out",), inputs=("a",)),
-        ),
-    )
+    return deployed(a_source(upsert_key=upsert_key, shards=2), a_sink("out"))
 
 
 def publish(run, shard, first, *batches):

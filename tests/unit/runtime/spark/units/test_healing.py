@@ -6,9 +6,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
 from holdfast.clock import ManualClock
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import Boundary, Segment, UnitId
 from holdfast.pipeline import EventTime, Generator
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.damage import find_damage, inputs_of
@@ -28,22 +29,17 @@ pytestmark = pytest.mark.unit
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 EVENT_TIME = EventTime(column="ts", delay_s=1)
 A, COUNT = "a.0#0", "count.0#0"
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=1.0,
-    fingerprints={},
-    segments=(
-        Segment(name="a", kind="source", operators=("a",), outputs=(Boundary(operator="a"),)),
-        Segment(
-            name="count",
-            kind="inner",
-            operators=("count",),
-            inputs=("a",),
-            outputs=(Boundary(operator="count"),),
-            stateful=True,
-        ),
-        Segment(name="x", kind="exporter", operators=("x",), inputs=("count",)),
+DEPLOYMENT = deployed(
+    a_source(),
+    Segment(
+        name="count",
+        kind="inner",
+        operators=("count",),
+        inputs=("a",),
+        outputs=(Boundary(operator="count"),),
+        stateful=True,
     ),
+    a_sink("x", reads="count"),
 )
 
 

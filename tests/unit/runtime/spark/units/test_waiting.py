@@ -7,9 +7,10 @@ import time
 
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
 from holdfast.clock import ManualClock
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Rate
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.crash import Crash
@@ -32,21 +33,7 @@ pytestmark = pytest.mark.unit
 
 LONG_S = 60.0
 SCHEMA = StructType([StructField("v", LongType())]).json()
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=0.5,
-    fingerprints={},
-    segments=(
-        Segment(
-            name="a",
-            kind="source",
-            operators=("a",),
-            outputs=(Boundary(operator="a"),),
-            batch_epochs=4,
-        ),
-        Segment(name="x", kind="exporter", operators=("x",), inputs=("a",)),
-    ),
-)
+DEPLOYMENT = deployed(a_source(batch_epochs=4), a_sink("x"), epoch_s=0.5)
 
 
 @pytest.fixture
