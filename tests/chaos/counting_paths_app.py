@@ -1,6 +1,10 @@
-"""Words per window on either of two paths that share their state, summed behind them."""
+"""Words per window on either of two paths that share their state, summed behind them.
+
+With STANDBY=hot in the environment both run along instead, each with its own state.
+"""
 
 import datetime as dt
+import os
 from collections import Counter
 
 from pyspark.sql import functions as sf
@@ -36,11 +40,16 @@ def total(frame):
     return sums.select(sf.window_time("window").alias("ts"), "rows")
 
 
-pipeline = Pipeline("counting-paths", event_time=("ts", "1 second"), epoch="0.3s")
+HOT = os.environ.get("STANDBY") == "hot"
+# Hot paths, and what feeds them, end a batch with every epoch.
+EPOCH = "1s" if HOT else "0.3s"
+
+pipeline = Pipeline("counting-paths", event_time=("ts", "1 second"), epoch=EPOCH)
 source = pipeline.source("words", Generator(words, "ts timestamp, word string"))
 counts = source.paths(
     "counts",
-    state="shared",
+    standby="hot" if HOT else "cold",
+    state="fresh" if HOT else "shared",
     first=lambda s: s.map("upper", plain).aggregate("count", count),
     second=lambda s: (
         s.map("keep", lambda frame: frame.where("word IS NOT NULL"))

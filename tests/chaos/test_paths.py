@@ -71,12 +71,14 @@ def test_a_path_that_fails_is_left_and_taken_again(tmp_path, kind, at_s, says):
 
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(30))
-def test_a_schedule_with_paths_ends_verified(tmp_path, seed):
+def test_a_schedule_with_paths_ends_verified(tmp_path, seed, monkeypatch):
     """Leaks, stopped workers, throttled functions and exceptions among kills and hangs.
 
-    Every other one with paths that share their state.
+    A third with paths that share their state, a third with paths that all run along.
     """
     kinds = (*PATH_FAULTS, "kill", "suspend", "coordinator", "coordinator-hang")
     schedule = draw_schedule(seed, faults=4, gap_s=7.0, detection_s=3.0, kinds=kinds)
-    app = COUNTING if seed % 2 else APP
+    if seed % 3 == 2:
+        monkeypatch.setenv("STANDBY", "hot")
+    app = COUNTING if seed % 3 else APP
     play(tmp_path / "run", schedule, app=app, coordinators=2, trim=seed % 4 > 1)

@@ -105,6 +105,25 @@ def test_paths_with_state_begin_with_none_or_with_that_of_the_path_before(spark,
         assert all(seen > 0 for seen in counted(tmp_path))
 
 
+def test_hot_paths_have_their_own_state_when_their_turn_comes(spark, tmp_path):
+    """Each has seen all rows, whichever of them was taken; all of them end at every epoch."""
+    run = Split(spark, tmp_path, what="hot")
+    try:
+        run.until(lambda found: "out.0#0" in found and found["out.0#0"].epoch >= 4)
+        run.take("rules")
+        run.deliver(5)
+        run.until(lambda found: counted(tmp_path)[0] == 0)
+        run.take("model")
+        run.deliver(5)
+        run.until(lambda found: counted(tmp_path)[1] == 0)
+    finally:
+        run.host.close()
+    log = SliceLog(tmp_path)
+    newest = log.run(log.steps().last_end("score.rules"))
+    ends = log.run(log.steps().ends("score.rules", newest - 4))
+    assert ends == list(range(newest - 3, newest + 1))
+
+
 def test_paths_that_keep_other_state_cannot_share_it(spark):
     """By another function, or of other columns; before anything starts."""
 
@@ -142,6 +161,8 @@ def test_killed_at_any_step_state_that_is_shared_is_whole(tmp_path, crash_at):
     code = run_driver("paths_driver.py", *words, log=tmp_path / "2.log")
     assert code == 0, (tmp_path / "2.log").read_text()[-2000:]
     assert all(seen > 0 for seen in counted(folder))
+    if crash_at.startswith(("after-slice-record", "before-commit")):
+        assert "was run again for its state" in (tmp_path / "2.log").read_text()
 
 
 @pytest.mark.sample(crash_at="after-slice-record:score.1#0@0")

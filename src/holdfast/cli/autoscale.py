@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.control.elastic.load import ScalingPolicy
     from holdfast.control.status import RunView
     from holdfast.runtime.launch.run import LocalRun
 
+PolicyName: TypeAlias = Literal["predict", "threshold"]
+
+
+def policy_of(name: PolicyName) -> ScalingPolicy:
+    """The policy that `--autoscale-policy` names."""
+    from holdfast.control.elastic.predict import PredictPolicy
+    from holdfast.control.elastic.threshold import ThresholdPolicy
+
+    match name:
+        case "predict":
+            return PredictPolicy()
+        case "threshold":
+            return ThresholdPolicy()
+        case _:
+            assert_never(name)
+
 
 @contextlib.contextmanager
-def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -> Iterator[None]:
+def autoscaled(
+    local: LocalRun, most: int | None, policy: PolicyName, note: Callable[[str], None]
+) -> Iterator[None]:
     """Rescale by load while something else goes on; None: leave shards as they are."""
-    from holdfast.control.elastic.predict import PredictPolicy
     from holdfast.errors import BadInputError
-    from holdfast.runtime.autoscale import AutoscaleThread, Rescaler
+    from holdfast.runtime.autoscale import AutoscaleThread, Rescaler, Told
     from holdfast.runtime.log.slicelog import SliceLog
     from holdfast.runtime.rescale import announce, under_way
 
@@ -30,18 +48,19 @@ def autoscaled(local: LocalRun, most: int | None, note: Callable[[str], None]) -
             "no operator can be scaled", hint="declare max_shards on one that has no followers"
         )
     records = SliceLog(local.run_dir)
+    told = Told(note, local.note_scaling)
     rescaler = Rescaler(
         records,
         deployment,
-        PredictPolicy(),
+        policy_of(policy),
         most_in_all=most,
         announce=lambda put, node: announce(records, put, node),
-        tell=note,
+        tell=told.tell,
         fleet=local,
     )
     for segment in deployment.segments:
         announce(records, under_way(records, segment.name))
-    looking = AutoscaleThread(rescaler, lambda: _status(local), tell=note)
+    looking = AutoscaleThread(rescaler, lambda: _status(local), tell=told.tell)
     looking.start()
     try:
         yield

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,22 +24,25 @@ Breaker = Annotated[
     ),
 ]
 
+LEAST = {"profile.least": 1, "profile.keep": 1, "profile.blocks": 1, "overload.outputs": 1}
+"""Settings of rules that mean something from here on; others do from 0 on."""
+
 
 def with_paths(policy: Policy, deployment: Deployment, settings: Sequence[str]) -> Policy:
     """A policy for a pipeline with splits: nodes of their own, and breakers as told."""
     from holdfast.health.nexus.classify import rule_settings
 
-    own = {item.name: item.shards for item in deployment.segments if item.paths}
-    known = {item.name for item in fields(policy.breaker)}
+    own = deployment.alone
+    known: dict[str, float | None] = {**asdict(policy.breaker), **rule_settings()}
     rules: dict[str, dict[str, float]] = {}
     changed: dict[str, Any] = {}
     for text in settings:
         name, given, value = text.partition("=")
-        if not given or (name not in known and name not in rule_settings()):
+        if not given or name not in known:
             raise BadInputError(
                 f"no setting {name!r}", where="--breaker", hint="see `holdfast paths --settings`"
             )
-        number = _number(name, value)
+        number = _number(name, value, known[name])
         rule, dot, field = name.partition(".")
         if dot:
             rules.setdefault(rule, {})[field] = number
@@ -59,14 +63,24 @@ def with_paths(policy: Policy, deployment: Deployment, settings: Sequence[str]) 
 
 def own_nodes(deployment: Deployment) -> int:
     """Nodes that units of splits have to themselves."""
-    return sum(item.shards for item in deployment.segments if item.paths)
+    return sum(deployment.alone.values())
 
 
-def _number(name: str, value: str) -> float:
+def _number(name: str, value: str, default: float | None) -> float:
+    """The value of a setting; a whole one where its default is, and times greater than 0."""
     try:
         number = float(value)
     except ValueError:
-        raise BadInputError(
-            f"{name} is {value!r}", where="--breaker", hint="write a number, times in seconds"
-        ) from None
+        number = math.nan
+    hint = ""
+    if not math.isfinite(number):
+        hint = "write a number, times in seconds"
+    elif isinstance(default, int) and not number.is_integer():
+        hint = "write a whole number"
+    elif name.endswith("_s") and number <= 0:
+        hint = "times must be greater than 0"
+    elif number < LEAST.get(name, 0):
+        hint = f"at least {LEAST.get(name, 0)}"
+    if hint:
+        raise BadInputError(f"{name} is {value!r}", where="--breaker", hint=hint)
     return int(number) if number.is_integer() else number

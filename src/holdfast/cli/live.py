@@ -136,8 +136,12 @@ def recoveries_table(view: RunView) -> Table:
 
 
 def failures(view: RunView) -> list[str]:
-    """One line per held unit: which operator, and the line of its traceback that says most."""
-    return [_failure(unit, "is held") for unit in view.units if unit.phase == "held"]
+    """One line per held unit: which operator, and the line of its traceback that says most.
+
+    Not of hot paths, which are tried again: `detours` has what comes of it.
+    """
+    held = [unit for unit in view.units if unit.phase == "held" and unit.path is None]
+    return [_failure(unit, "is held") for unit in held]
 
 
 def retries(view: RunView) -> list[str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from holdfast.cli import tentative as tentative_results
+from holdfast.cli.autoscale import PolicyName, autoscaled
 from holdfast.cli.breakers import Breaker, own_nodes, with_paths
 from holdfast.cli.deployment import (
     Batch,
@@ -102,6 +103,13 @@ def run(
         int | None,
         typer.Option(min=1, help="Rescale by load, up to so many shards of scalable operators."),
     ] = None,
+    autoscale_policy: Annotated[
+        PolicyName,
+        typer.Option(
+            help="predict: the smallest shape that will hold what arrives and waits; threshold: "
+            "one shard more (less) after two reports in a row of CPU above 80% (below 30%)."
+        ),
+    ] = "predict",
     memory_mb: Annotated[
         int, typer.Option(min=480, help="Java heap of a node, MB; Spark needs 480.")
     ] = 512,
@@ -109,7 +117,6 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
-    from holdfast.cli.autoscale import autoscaled
     from holdfast.cli.check import made_pipeline, note, sound_pipeline
     from holdfast.cli.learning import keep_plan, replan_run
     from holdfast.cli.resume import (
@@ -188,7 +195,7 @@ def run(
         try:
             local.start(lambda: require_unchanged(directory, local.spec.deployment))
             keep_plan(directory, planned)
-            with autoscaled(local, autoscale, note):
+            with autoscaled(local, autoscale, autoscale_policy, note):
                 view = watch(local, limit_s, quiet=as_json)
         except KeyboardInterrupt:
             note("stopping")

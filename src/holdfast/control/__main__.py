@@ -15,6 +15,7 @@ from pathlib import Path
 from holdfast.clock import SystemClock
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.election import DEPOSED, Election
+from holdfast.control.hot import hot_paths
 from holdfast.control.paths import path_versions
 from holdfast.control.shell.carriers import Carriers
 from holdfast.control.shell.follow import Follower
@@ -92,6 +93,7 @@ def _coordinator(spec: RunSpec) -> Coordinator:
             for segment in deployment.segments
         },
         splits=path_versions(deployment),
+        hot=hot_paths(deployment),
         nexus=Nexus(load_rules(settings=spec.policy.rules)),
         reads={segment.name: deployment.streams_read(segment) for segment in deployment.segments},
         slack=2 * max((segment.batch_epochs for segment in deployment.segments), default=1),

@@ -66,6 +66,10 @@ class ControlClient:
             node=node,
         )
 
+    def note_scaling(self, text: str) -> None:
+        """Put a line of the autoscaler's into the timeline."""
+        self._ask(op="note scaling", text=text)
+
     def ask_path(self, what: Literal["open", "close", "prefer"], split: str, path: str) -> None:
         """Have a path left, trusted again, or preferred (empty: by order again)."""
         self._ask(op="path", what=what, split=split, path=path)

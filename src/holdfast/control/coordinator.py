@@ -18,6 +18,7 @@ from holdfast.control.commands import Command
 from holdfast.control.facts import Fact
 from holdfast.control.forking import Forking
 from holdfast.control.handover import HandoverLife
+from holdfast.control.hot import HotPaths
 from holdfast.control.membership import Membership
 from holdfast.control.outlet import Ledger, Moment
 from holdfast.control.paths import PathLife, Splits
@@ -46,6 +47,7 @@ class Coordinator:
         policy: Policy | None = None,
         intervals: Mapping[str, float] | None = None,
         splits: Splits | None = None,
+        hot: HotPaths | None = None,
         nexus: Nexus | None = None,
         reads: Mapping[str, tuple[str, ...]] | None = None,
         slack: int = 2,
@@ -56,6 +58,7 @@ class Coordinator:
         policy: how failures are detected and answered.
         intervals: the batch interval of each segment, seconds.
         splits: the paths of each split.
+        hot: segments that are paths, if these run along.
         nexus: judges them; None: by the rules that come with Holdfast.
         reads: the segments that each segment reads, upstream first.
         slack: epochs that a sink may lie behind another and have caught up with it.
@@ -64,6 +67,7 @@ class Coordinator:
         self.units = units
         self.intervals = dict(intervals or {})
         self.splits = splits or {}
+        self.hot = hot or {}
         self._nexus = nexus or Nexus(default_rules())
         self._reads, self._slack = dict(reads or {}), slack
         self._last_event_at: float | None = None
@@ -143,6 +147,7 @@ class Coordinator:
     def _path_life(self, ledger: Ledger) -> PathLife:
         return PathLife(
             splits=self.splits,
+            hot=self.hot,
             state=self.state.path_state,
             units=self.state.unit_state,
             signs=self.vitals.unit_signs,
@@ -198,10 +203,14 @@ class Coordinator:
                 self.paths.ask(moment, event)
             case e.LauncherTroubled():
                 self._run.troubled(moment, event)
+            case e.ScalingSaid():
+                self._run.note(moment, event)
             case e.StopRequested():
                 self._run.stop(moment)
             case _:
                 assert_never(event)
+        for unit in self.paths.revived():
+            self._units.release(moment, e.RetryRequested(cause=event.cause, unit=unit))
         self._placement.place(moment)
         if isinstance(event, e.Tick):
             self.forks.look(moment)

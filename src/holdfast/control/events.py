@@ -168,6 +168,16 @@ class LauncherTroubled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSaid:
+    """The autoscaler says what it decided, cannot do or failed at."""
+
+    kind: Literal["scaling_said"] = "scaling_said"
+    cause: str
+    text: str
+    """One line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KillRequested:
     """Someone asks for a node to be killed."""
 
@@ -252,6 +262,7 @@ Event: TypeAlias = (
     | NodeDisconnected
     | NodeExited
     | LauncherTroubled
+    | ScalingSaid
     | KillRequested
     | RetryRequested
     | HandoverRequested

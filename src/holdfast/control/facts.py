@@ -117,6 +117,17 @@ class LaunchTrouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingNoted:
+    """What the autoscaler decided, could not do or failed at; it changes nothing by itself."""
+
+    kind: Literal["scaling_noted"] = "scaling_noted"
+    at: float
+    cause: str
+    text: str
+    """One line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPlaced:
     """A new generation of a unit belongs to a node."""
 
@@ -432,7 +443,7 @@ class ForkEnded:
 
 
 # Each kind of fact is decided by one machine.
-RunFact: TypeAlias = Opened | TermBegan | Deployed | StopBegan | LaunchTrouble
+RunFact: TypeAlias = Opened | TermBegan | Deployed | StopBegan | LaunchTrouble | ScalingNoted
 NodeFact: TypeAlias = NodeJoined | NodeLost | DomainLost
 UnitFact: TypeAlias = UnitRunning | UnitDown | UnitHeld | UnitReleased | UnitParked
 PlacementFact: TypeAlias = UnitPlaced | UnitWaiting

@@ -7,8 +7,10 @@ breaker is active. To leave a path is a `cut` on the records (`holdfast.streams.
 shell puts: what is decided here is *when*. So a leader that dies in between harms nothing: its
 successor finds the breakers in the journal, compares who is active with the records, and goes on.
 
-Paths that do not carry run nowhere; spares have rehearsed them. A probe runs on a node that has no
-unit. If no path may carry, none runs and the input waits in the log.
+Cold paths that do not carry run nowhere; spares have rehearsed them. A probe runs on a node that
+has no unit. Hot ones are segments that run all along, each on a node of its own, and are judged
+whether they carry or not; one that is on trial is sound when it has caught up. If no path may
+carry, the input waits in the log.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from holdfast.control.facts import (
     PathTaken,
     SplitOpened,
 )
+from holdfast.control.hot import HotLife, HotPaths
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.pool import Candidate
 from holdfast.control.state.path_state import PathState
@@ -102,6 +105,7 @@ class PathLife:
         self,
         *,
         splits: Splits,
+        hot: HotPaths,
         state: PathState,
         units: UnitState,
         signs: Signs,
@@ -112,6 +116,7 @@ class PathLife:
         out: Outlet[PathFact, TakePath | StartProbe | StopProbe],
     ) -> None:
         self._wanted = splits
+        self._hot = HotLife(hot)
         self._state = state
         self._units = units
         self._signs = signs
@@ -152,6 +157,7 @@ class PathLife:
                 self._probe_ended(moment, of, path, good=False, why="its node was lost")
         for key in [key for key, at in self._left.items() if moment.now - at > FORGET_S]:
             del self._left[key]  # it has ended without another word
+        self._hot.forget(moment.now - FORGET_S)
         for name, split in self._splits.items():
             self._handle(moment, name, b.Tick())
             active = split.breakers.active
@@ -197,10 +203,11 @@ class PathLife:
     def heard(self, moment: Moment, event: Heartbeat) -> None:
         """A live node has told how its units and its processes do."""
         for told in event.reports:
-            self._note_lingering(told)
-            split = self._splits.get(told.unit.segment)
-            if split is not None and self._carries(split, told, event.node):
-                self._judge(moment, split, told, event.gauges)
+            self._note_lingering(moment, event.node, told)
+            place = self._place(told.unit)
+            current = told.state == "running" and self._is_placed(told, event.node)
+            if place is not None and current:
+                self._judge(moment, place, told, event.gauges)
         for probe in event.probes:
             self._probed(moment, event.node, probe)
 
@@ -208,21 +215,23 @@ class PathLife:
         self, moment: Moment, record: UnitRecord, reason: DownReason, why: str | None
     ) -> None:
         """A generation of a unit has ended against our will."""
-        split = self._splits.get(record.unit.segment)
-        if split is None or record.unit not in split.units:
+        place = self._place(record.unit)
+        if place is None:
             return
+        held = record.phase == "held"
         match reason:
             case "error" | "stopped by itself":
-                key = self._key(split, record.unit)
+                key = _key(place, record.unit)
                 self._errors[key] = self._errors.get(key, 0) + 1
-                self._fail(moment, split, why or reason)
+                self._fail(moment, place, why or reason, given_up=held)
             case "stalled" | "never started":
-                self._fail(moment, split, why or reason)
+                self._fail(moment, place, why or reason, given_up=held)
             case "node lost":
                 window_s = self._policy.breaker.window_s
                 lost = [at for at in record.crashes if moment.now - at < window_s]
-                if len(lost) >= self._policy.breaker.losses:
-                    self._fail(moment, split, f"its process was lost {len(lost)} times")
+                if held or len(lost) >= self._policy.breaker.losses:
+                    why = f"its process was lost {len(lost)} times"
+                    self._fail(moment, place, why, given_up=held)
             case "no space" | "left behind":
                 pass
             case _:
@@ -259,21 +268,41 @@ class PathLife:
             if since is not None and moment.now - since >= LINGER_S:
                 del self._left[str(told.unit), told.generation]
                 return f"{told.unit} on {node} does not end though its path was left"
+            if self._hot.keeps_failing(told, moment.now):
+                return f"{told.unit} on {node} is a hot path that keeps failing"
         return None
+
+    def revived(self) -> list[UnitId]:
+        """Units of hot paths that are held, and whose breakers let them be tried."""
+        found: list[UnitId] = []
+        for segment, (name, path) in self._hot.segments.items():
+            known = self._splits[name].breakers.state.breakers if name in self._splits else ()
+            if any(item.path == path and item.state in ("closed", "half-open") for item in known):
+                records = self._units.of_segment(segment)
+                found += [record.unit for record in records if record.phase == "held"]
+        return found
 
     # What paths report
 
-    def _carries(self, split: _Split, told: UnitReport, node: str) -> bool:
-        record = self._units.of(told.unit)
-        return (
-            told.unit in split.units
-            and told.state == "running"
-            and record is not None
-            and (record.node, record.generation) == (node, told.generation)
-        )
+    def _place(self, unit: UnitId) -> tuple[str, str] | None:
+        """The split and the path that a unit tells of; None: of none.
 
-    def _judge(self, moment: Moment, split: _Split, told: UnitReport, gauges: Gauges) -> None:
-        key = self._key(split, told.unit)
+        What takes the rows of hot paths is none of them.
+        """
+        split = self._splits.get(unit.segment)
+        if split is None or unit not in split.units or self._hot.has(unit.segment):
+            return self._hot.place(unit)
+        return unit.segment, split.carried
+
+    def _is_placed(self, told: UnitReport, node: str) -> bool:
+        """Whether a node is to run what it tells of."""
+        found = self._units.of(told.unit)
+        return found is not None and (found.node, found.generation) == (node, told.generation)
+
+    def _judge(
+        self, moment: Moment, place: tuple[str, str], told: UnitReport, gauges: Gauges
+    ) -> None:
+        key = _key(place, told.unit)
         begun = told.batch >= 0
         # What a node's processes use says nothing about one of several units on it.
         own = gauges.processes > 0 and told.unit.segment in self._policy.alone
@@ -290,21 +319,30 @@ class PathLife:
             batch_ms=told.batch_ms if begun else None,
             suspended=gauges.suspended if own else 0,
         )
-        for finding in self._nexus.observe(key, sample):
-            if finding.since == moment.now:
-                self._fail(moment, split, f"{finding.rule}: {finding.why}")
+        found = self._nexus.observe(key, sample)
+        again = self._splits[place[0]].breakers.counts_again(place[1], moment.now)
+        for finding in found:
+            if again or finding.since == moment.now:
+                self._fail(moment, place, f"{finding.rule}: {finding.why}")
+        trial = self._hot.heard(place, told, moment.now, ill=bool(found))
+        if trial is not None:
+            why = "it runs along and has caught up"
+            ended = b.ProbeEnded(path=place[1], probe=trial, good=True, why=why)
+            self._handle(moment, place[0], ended)
 
-    def _note_lingering(self, told: UnitReport) -> None:
+    def _note_lingering(self, moment: Moment, node: str, told: UnitReport) -> None:
+        key = (str(told.unit), told.generation)
         if told.state not in ("starting", "running"):
-            self._left.pop((str(told.unit), told.generation), None)
+            self._left.pop(key, None)
+        elif told.unit.segment in self._splits and not self._is_placed(told, node):
+            self._left.setdefault(key, moment.now)  # a leader before this one has left it
 
-    def _fail(self, moment: Moment, split: _Split, why: str) -> None:
-        name = split.units[0].segment
-        failed = b.PathFailed(path=split.carried, why=why.strip().rpartition("\n")[2])
-        self._handle(moment, name, failed)
-
-    def _key(self, split: _Split, unit: UnitId) -> str:
-        return f"{unit.segment}:{split.carried}#{unit.shard}"
+    def _fail(
+        self, moment: Moment, place: tuple[str, str], why: str, *, given_up: bool = False
+    ) -> None:
+        name, path = place
+        last = why.strip().rpartition("\n")[2]
+        self._handle(moment, name, b.PathFailed(path=path, why=last, given_up=given_up))
 
     def _forget(self, name: str, split: _Split) -> None:
         """Another unit runs: what the one before has shown lately says nothing about it."""
@@ -315,7 +353,7 @@ class PathLife:
 
     def _handle(self, moment: Moment, name: str, event: b.BreakerEvent) -> None:
         split = self._splits[name]
-        can_probe = self._free_node() is not None
+        can_probe = self._hot.has(name) or self._free_node() is not None
         commands = split.breakers.handle(event, moment.now, can_probe=can_probe)
         self._journal(moment, name, split.breakers.state, commands)
         for command in commands:
@@ -395,6 +433,8 @@ class PathLife:
         return min(free)[1] if free else None
 
     def _start_probe(self, moment: Moment, name: str, asked: b.StartProbe) -> None:
+        if self._hot.try_out((name, asked.path), asked.probe):
+            return
         node = self._free_node()
         if node is None:  # two at once, and one place
             node = next(iter(self._probes.values())).node
@@ -411,6 +451,7 @@ class PathLife:
         )
 
     def _stop_probe(self, moment: Moment, name: str, path: str) -> None:
+        self._hot.end_trial((name, path))
         probe = self._probes.pop((name, path), None)
         if probe is not None:
             self._tell_to_forget(moment, probe.node, name, path, probe.number)
@@ -437,6 +478,11 @@ class PathLife:
         self._out.send(
             StopProbe(cause=moment.cause, node=node, split=split, path=path, probe=number)
         )
+
+
+def _key(place: tuple[str, str], unit: UnitId) -> str:
+    """What Nexus knows a unit of a path by."""
+    return f"{place[0]}:{place[1]}#{unit.shard}"
 
 
 def path_versions(deployment: Deployment) -> dict[str, dict[str, str]]:

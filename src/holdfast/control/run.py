@@ -1,16 +1,17 @@
-"""The run as a whole: it is launched, it is told what its launcher cannot do, it ends."""
+"""The run as a whole: it is launched, told what its launcher and autoscaler say, and ended."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from holdfast.control.commands import Finish
-from holdfast.control.events import LauncherTroubled, LaunchOpened
+from holdfast.control.events import LauncherTroubled, LaunchOpened, ScalingSaid
 from holdfast.control.facts import (
     Deployed,
     LaunchTrouble,
     Opened,
     RunFact,
+    ScalingNoted,
     StopBegan,
     TermBegan,
 )
@@ -85,6 +86,10 @@ class RunLife:
             self._out.record(
                 LaunchTrouble(at=moment.now, cause=moment.cause, trouble=event.trouble)
             )
+
+    def note(self, moment: Moment, event: ScalingSaid) -> None:
+        """For the timeline: whoever looks later sees why shards are what they are."""
+        self._out.record(ScalingNoted(at=moment.now, cause=moment.cause, text=event.text))
 
     def stop(self, moment: Moment) -> None:
         """Someone asks for the end."""

@@ -66,6 +66,9 @@ class UnitView:
     """What takes it long while it makes no batch, and how far it has come."""
     leads: bool | None = None
     """Whether it is the replica that publishes; None: it is the only one."""
+    path: str | None = None
+    """Of a hot path: which one of which split, `score:model`. Held, it is tried again when its
+    breaker says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

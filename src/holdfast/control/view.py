@@ -17,15 +17,22 @@ from holdfast.control.status import (
     SplitView,
     UnitView,
 )
+from holdfast.deployment import PATH_MARK
 
 
 def status_of(coordinator: Coordinator) -> RunStatus:
     """The whole run in one word."""
     state = coordinator.state
-    records = state.units.values()
+    # A hot path that is held is tried again when its breaker says so; what counts is its split.
+    records = [
+        record
+        for record in state.units.values()
+        if record.phase != "held" or record.unit.segment not in coordinator.hot
+    ]
     if state.run.stopping:
         return "stopping"
-    down = [split for split in state.path_state.splits.values() if split.active is None]
+    splits = [state.path_state.splits[name] for name in _splits(coordinator)]
+    down = [split for split in splits if split.active is None]
     lost = any(all(item.state == "failed" for item in split.breakers) for split in down)
     if any(record.phase == "held" for record in records) or lost:
         return "failed"
@@ -59,9 +66,14 @@ def view(
         timeline=tuple(state.timeline[-timeline:]),
         term=state.run.term,
         coordinators=(*filter(None, [state.run.coordinator]), *followers),
-        splits=tuple(_split(coordinator, name, now) for name in state.path_state.splits),
+        splits=tuple(_split(coordinator, name, now) for name in _splits(coordinator)),
         forks=tuple(_fork(coordinator, fork) for fork in state.fork_state.forks),
     )
+
+
+def _splits(coordinator: Coordinator) -> list[str]:
+    """Those of the pipeline that are open; the state may know others, of a pipeline before."""
+    return [name for name in coordinator.state.path_state.splits if name in coordinator.splits]
 
 
 def _split(coordinator: Coordinator, name: str, now: float) -> SplitView:
@@ -161,6 +173,7 @@ def _unit(coordinator: Coordinator, record: UnitRecord, now: float) -> UnitView:
         age_s=round(now - vitals.heard_at, 3) if vitals else None,
         doing=report.doing if report else None,
         leads=_leads(coordinator, record, report),
+        path=PATH_MARK.join(coordinator.hot.get(record.unit.segment, ())) or None,
     )
 
 

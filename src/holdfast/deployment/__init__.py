@@ -76,8 +76,17 @@ class Segment:
     """Of a split: its paths in their order, one of which is taken at a time."""
     shared_state: bool = False
     """Of a split: a path begins with the state of the one before; else with none."""
+    hot: bool = False
+    """Of a split: every path is a segment that runs along, and the split takes the rows of one."""
+    path: str = ""
+    """Of a segment that is a hot path: which one of which split, `score:rules`."""
     followers: tuple[int, ...] = ()
     """Shards that have a hot follower: a second replica in another failure domain."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether each unit has a node to itself, so that its path can be judged by it."""
+        return bool(self.path) or (bool(self.paths) and not self.hot)
 
     @property
     def scales(self) -> bool:
@@ -179,8 +188,25 @@ class Deployment:
             if any(output.name == boundary for output in segment.outputs)
         )
 
+    @property
+    def alone(self) -> dict[str, int]:
+        """Segments whose units have a node each to themselves, with how many they are."""
+        return {segment.name: segment.shards for segment in self.segments if segment.alone}
+
     def consumers(self, boundary: str) -> tuple[Segment, ...]:
         return tuple(segment for segment in self.segments if boundary in segment.inputs)
+
+    def on_path(self, split: str, path: str) -> Deployment:
+        """The same as a unit of a split sees it: of hot paths, the split reads only its own."""
+        return replace(
+            self,
+            segments=tuple(
+                replace(item, inputs=(item.inputs[item.paths.index(path)],))
+                if item.name == split and item.hot
+                else item
+                for item in self.segments
+            ),
+        )
 
     def streams_read(self, segment: Segment) -> tuple[str, ...]:
         """The streams that a segment reads, each once: several boundaries may be of one."""

@@ -68,7 +68,7 @@ def legend_items(
     if any(operator.input == "correlated" for operator in topology.operators):
         items.append(Item(swatch="", words="join: needs all its inputs"))
     for mark, present, words in (
-        ("backup", marks.backups, f"{marks.output_logged}: output is logged"),
+        ("backup", marks.logged, f"{marks.output_logged}: output is logged"),
         ("anchor", marks.anchors, "anchor: input is logged"),
     ):
         if present:

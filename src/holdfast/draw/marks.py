@@ -30,7 +30,7 @@ class PlanMarks:
     caption: str = ""
     """One line about the whole plan."""
     feasible: bool = True
-    backups: Mapping[int, int] = field(default_factory=dict)
+    logged: Mapping[int, int] = field(default_factory=dict)
     """Operators whose output is logged."""
     output_logged: str = "backup"
     """What the plan calls them."""
@@ -49,7 +49,7 @@ def plan_marks(topology: Topology, plan: Plan) -> PlanMarks:
         case FtcPlan():
             return replace(
                 common,
-                backups=names.count(plan.backups),
+                logged=names.count(plan.backups),
                 latency=names.span(plan.recovery_latency.items()),
             )
         case FastRecoverPlan():
@@ -70,7 +70,7 @@ def plan_marks(topology: Topology, plan: Plan) -> PlanMarks:
             promised = ((name, found.p95) for name, found in plan.recovery_latency.items())
             return replace(
                 common,
-                backups=names.count(plan.boundaries),
+                logged=names.count(plan.boundaries),
                 output_logged="boundary",
                 latency=names.span(promised),
                 segments=tuple(

@@ -114,7 +114,7 @@ def _contents(topology: Topology, marks: PlanMarks, i: int) -> list[_Line]:
                 said += f" · priority {_number(query.priority)}"
             lines.append(_Line(text=shorten(said, _TEXT_SIZE, _WIDEST_NAME), style="sink"))
     for mark, counts in (
-        ("backup", marks.backups),
+        ("backup", marks.logged),
         ("anchor", marks.anchors),
         ("replica", marks.replicas),
     ):
@@ -160,7 +160,7 @@ def _hulls(
             shapes.append(_rect(_grow(box, _HULL), 16))
         for (u, v, _), curve in zip(links, geometry.curves, strict=True):
             # An edge into an anchor is cut even where both ends share a segment.
-            if u in inside and v in inside and v not in marks.anchors and u not in marks.backups:
+            if u in inside and v in inside and v not in marks.anchors and u not in marks.logged:
                 shapes.append(f'<path d="{curve.path(geometry.direction)}"/>')
         out.append(f'<g class="hull s{number % len(SEGMENT_COLOURS)}">{"".join(shapes)}</g>')
     return out
@@ -200,8 +200,8 @@ def _boxes(
         if i in marks.anchors:
             share = marks.anchors[i] / operator.parallelism
             parts.append(_bar(box, geometry.direction, "anchor", share))
-        if i in marks.backups:
-            share = marks.backups[i] / operator.parallelism
+        if i in marks.logged:
+            share = marks.logged[i] / operator.parallelism
             parts.append(_bar(box, geometry.direction, "backup", share))
         y = box.y + (box.height - _LINE * len(contents[i])) / 2 + 11.5
         for line in contents[i]:

@@ -2,7 +2,7 @@
 
 Readable up to about 30 operators; beyond that, or where the terminal is too narrow, the layers are
 listed instead and the text says so. A plan thickens the upper edge of anchors and the lower edge
-of backups and adds a line with counts and recovery latencies.
+of logged output and adds a line with counts and recovery latencies.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _lines(topology: Topology, marks: PlanMarks, i: int) -> list[str]:
     said = []
     for mark, counts in (
         ("anchor", marks.anchors),
-        (marks.output_logged, marks.backups),
+        (marks.output_logged, marks.logged),
         ("hot", marks.replicas),
     ):
         if i in counts:
@@ -124,7 +124,7 @@ def _render(frame: _Frame, marks: PlanMarks, texts: Sequence[Sequence[str]]) -> 
                     frame.widths[v],
                     len(lines),
                     anchor=v in marks.anchors,
-                    backup=v in marks.backups,
+                    logged=v in marks.logged,
                 )
                 for line, own in zip(lines, cells, strict=True):
                     line[left[v] : left[v] + len(own)] = own
@@ -133,11 +133,11 @@ def _render(frame: _Frame, marks: PlanMarks, texts: Sequence[Sequence[str]]) -> 
 
 
 def _box(
-    text: Sequence[str], width: int, height: int, *, anchor: bool, backup: bool
+    text: Sequence[str], width: int, height: int, *, anchor: bool, logged: bool
 ) -> list[list[str]]:
     """A box as cells, line by line; a wide character is followed by an empty cell."""
     top = "┏" + "━" * (width - 2) + "┓" if anchor else "┌" + "─" * (width - 2) + "┐"
-    bottom = "┗" + "━" * (width - 2) + "┛" if backup else "└" + "─" * (width - 2) + "┘"
+    bottom = "┗" + "━" * (width - 2) + "┛" if logged else "└" + "─" * (width - 2) + "┘"
     out = [list(top)]
     for words in [*text, *[""] * (height - 2 - len(text))]:
         free = width - 2 - _cells(words)

@@ -68,7 +68,7 @@ class Campaign:
     @property
     def policy(self) -> Policy:
         """Units of splits have nodes of their own."""
-        own = {item.name: item.shards for item in self.deployment.segments if item.paths}
+        own = self.deployment.alone
         return Policy(
             workers=self.nodes + sum(own.values()),
             alone=tuple(own),

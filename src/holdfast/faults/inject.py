@@ -315,12 +315,15 @@ class Injector:
     def _sabotage(self, fault: Fault, now: float) -> str:
         """Have the functions of a path fail, in whichever process they run."""
         split, _, path = fault.target.partition(":")
-        if not path:
-            splits = self._run.status().splits
-            found = [item for item in splits if item.active and split in ("", item.split)]
-            if not found:
-                return ""
-            split, path = found[0].split, found[0].active or ""
+        splits = self._run.status().splits
+        found = [item for item in splits if split in ("", item.split)]
+        if path:
+            found = [item for item in found if path in {one.path for one in item.paths}]
+        else:
+            found = [item for item in found if item.active]
+        if not found:
+            return ""
+        split, path = found[0].split, path or found[0].active or ""
         place = sabotage_path(self._run.run_dir, split, path)
         place.parent.mkdir(exist_ok=True)
         amount = float(fault.text or DEFAULT_AMOUNT)

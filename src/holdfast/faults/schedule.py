@@ -26,6 +26,7 @@ seed: 7
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +207,8 @@ def _fault(item: Any, where: str) -> Fault:
         )
     if fault.kind in _OF_NODES:
         _check_roles(fault.target, where)
+    if fault.kind in PATH_FAULTS and fault.text:
+        _check_amount(fault.text, where)
     if fault.kind == "poison" and not (fault.target and fault.text):
         raise BadInputError(
             "a poison record needs a target and a text",
@@ -213,6 +216,17 @@ def _fault(item: Any, where: str) -> Fault:
             hint="name a source that reads files, and the line to put there",
         )
     return fault
+
+
+def _check_amount(text: str, where: str) -> None:
+    try:
+        sound = 0 < float(text) < math.inf
+    except ValueError:
+        sound = False
+    if not sound:
+        raise BadInputError(
+            f"text is {text!r}", where=where, hint="milliseconds a row, or megabytes a second"
+        )
 
 
 def _check_roles(target: str, where: str) -> None:

@@ -106,6 +106,8 @@ class PathFailed:
 
     path: str
     why: str
+    given_up: bool = False
+    """It is not tried again by itself, so that this counts whatever the threshold is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +262,7 @@ class Breakers:
         self._can_probe = can_probe
         match event:
             case PathFailed():
-                self._failed(self._of(event.path), event.why, now)
+                self._failed(self._of(event.path), event, now)
             case ProbeEnded():
                 self._probed(self._of(event.path), event, now)
             case OpenAsked():
@@ -287,18 +289,27 @@ class Breakers:
             raise BadInputError(f"no path {path!r}", hint=f"there are: {known}")
         return found
 
-    def _failed(self, breaker: Breaker, why: str, now: float) -> None:
+    def counts_again(self, path: str, now: float) -> bool:
+        """Whether a failure that lasts counts once more.
+
+        So often that it alone reaches a threshold of several within the window.
+        """
+        breaker = self._of(path)
+        last = breaker.failures[-1] if breaker.failures else breaker.since
+        return now - last >= self.policy.window_s / (2 * self.policy.failures)
+
+    def _failed(self, breaker: Breaker, event: PathFailed, now: float) -> None:
         if breaker.state != "closed":
             return  # a probe says so itself; of one that is open, nothing new
         recent = [at for at in breaker.failures if now - at < self.policy.window_s]
         breaker = replace(breaker, failures=(*recent, now)[-self.policy.failures :])
         self._breakers[breaker.path] = breaker
-        if len(breaker.failures) < self.policy.failures:
+        if len(breaker.failures) < self.policy.failures and not event.given_up:
             return
         if breaker.on_probation:
-            self._bad_probe(breaker, why, now)
+            self._bad_probe(breaker, event.why, now)
         else:
-            self._open(breaker, why, now, now + self.policy.open_s)
+            self._open(breaker, event.why, now, now + self.policy.open_s)
 
     def _probed(self, breaker: Breaker, event: ProbeEnded, now: float) -> None:
         if breaker.state != "half-open" or breaker.probe != event.probe:
@@ -308,8 +319,9 @@ class Breakers:
         elif breaker.good_probes + 1 >= self.policy.successes:
             self._close(breaker, event.why or "a probe succeeded", now, forgiven=False)
         else:
+            # The next one is due, and waits like any other while there is no place for it.
             counted = replace(breaker, good_probes=breaker.good_probes + 1)
-            self._start_probe(counted, now)
+            self._breakers[breaker.path] = replace(counted, state="open", since=now, probe_at=now)
 
     def _bad_probe(self, breaker: Breaker, why: str, now: float) -> None:
         worse = replace(breaker, bad_probes=breaker.bad_probes + 1)

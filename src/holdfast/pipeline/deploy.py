@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment import PATH_MARK, Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.graph import Layout, layout
 from holdfast.pipeline.operators import PipelineOperator
-from holdfast.pipeline.paths import paths_of
+from holdfast.pipeline.paths import hot_path_of, paths_of
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, Plan
 
 Cuts: TypeAlias = Literal["none", "all"] | Iterable[str] | Plan | Mapping[str, Any]
@@ -255,7 +255,15 @@ def _segment(
         one_epoch_per_batch=one_epoch,
         paths=split.names if split is not None else (),
         shared_state=split is not None and split.shared_state,
+        hot=split is not None and bool(split.hot_paths),
+        path=_hot_path(pipeline, members[-1]),
     )
+
+
+def _hot_path(pipeline: Pipeline, operator: PipelineOperator) -> str:
+    """Which path of which split an operator is, if that is hot."""
+    path = hot_path_of(operator)
+    return f"{pipeline.consumers(operator.name)[0].name}{PATH_MARK}{path}" if path else ""
 
 
 def _least(

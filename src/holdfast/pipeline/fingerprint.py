@@ -31,7 +31,7 @@ _FLAGS = 0x2AC
 _NAMED = {*dis.hasname, *dis.haslocal, *dis.hasfree, *dis.hascompare}
 _DIGITS = 16
 _MAX_DEPTH = 40
-_LATER_FIELDS = {"max_shards", "shared_state"}
+_LATER_FIELDS = {"max_shards", "shared_state", "hot_paths"}
 """Fields that operators of earlier runs did not have: unset, they count for nothing."""
 _NO_CODE = {"priority"}
 """Fields that say nothing of what an operator does."""

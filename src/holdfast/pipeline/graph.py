@@ -18,7 +18,7 @@ from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.operators import PipelineOperator
-from holdfast.pipeline.paths import paths_of
+from holdfast.pipeline.paths import hot_path_of, paths_of
 from holdfast.pipeline.sources import Rate, SparkSource
 from holdfast.topology import graph as model
 from holdfast.topology.boundaries import Reason, all_boundaries, own_boundaries, rows_move
@@ -58,7 +58,7 @@ def layout(
             # Fused with what is before it, a bad row would take all rows of the same origin along.
             for name in operator.inputs:
                 declared.setdefault(place[name], "quarantine")
-        if paths_of(operator) is not None:
+        if paths_of(operator) is not None or hot_path_of(operator):
             for name in operator.inputs:
                 declared.setdefault(place[name], "path")
     readers = [

@@ -11,10 +11,15 @@ order.
 
 What a path finds when its turn comes: *fresh* state is empty, *shared* state is that of the path
 before, so that all of them must keep it in the same way.
+
+A *cold* path runs only while it is taken. *Hot* ones run all along: each is an operator of its own,
+`score.model`, with a log and with state that is always right, and the split takes the rows of one.
+All of them end a batch with every epoch, so that each can go on wherever another one has stopped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -25,6 +30,8 @@ from holdfast.pipeline.operators import OperatorKind, PipelineOperator
 from holdfast.pipeline.tables import WithTables
 
 PathState: TypeAlias = Literal["fresh", "shared"]
+Standby: TypeAlias = Literal["cold", "hot"]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 MEMBERS: frozenset[OperatorKind] = frozenset({"map", "aggregate", "stateful"})
 """Kinds that a path can be made of."""
 
@@ -71,6 +78,8 @@ class Paths:
     """Empty: the first."""
     shared_state: bool = False
     """A path begins with the state of the one before; else with none."""
+    hot_paths: tuple[str, ...] = ()
+    """The operators that are its paths, in their order, if all of them run along."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -84,7 +93,7 @@ class Paths:
 
     def __call__(self, frame: Any) -> Any:
         path = next((one for one in self.paths if one.name == self.taken), self.paths[0])
-        result = path(frame)
+        result = frame if self.hot_paths else path(frame)
         if self.column is None:
             return result
         return result.selectExpr("*", f"'{path.name}' AS `{self.column}`")
@@ -95,6 +104,11 @@ def paths_of(operator: PipelineOperator) -> Paths | None:
     return operator.function if isinstance(operator.function, Paths) else None
 
 
+def hot_path_of(operator: PipelineOperator) -> str:
+    """The path that an operator is, of a split whose paths run along; empty: it is none."""
+    return operator.function.name if isinstance(operator.function, Path) else ""
+
+
 def taking(split: str, path: str) -> Callable[[PipelineOperator], PipelineOperator]:
     """What `Pipeline.replaced` needs to have a split take one of its paths."""
 
@@ -102,7 +116,11 @@ def taking(split: str, path: str) -> Callable[[PipelineOperator], PipelineOperat
         found = paths_of(operator)
         if operator.name != split or found is None:
             return operator
-        return replace(operator, function=found.taking(path))
+        taken = replace(operator, function=found.taking(path))
+        if not found.hot_paths:
+            return taken
+        place = found.names.index(path)
+        return replace(taken, kind="map", inputs=(found.hot_paths[place],))
 
     return change
 
@@ -131,6 +149,54 @@ def split_operator(
         deterministic=all(member.deterministic for member in members),
         takes_upserts=all(member.takes_upserts for member in members),
         one_epoch_per_batch=any(member.one_epoch_per_batch for member in members),
+    )
+
+
+def hot_name(split: str, path: str) -> str:
+    """What the operator is called that is a hot path of a split."""
+    return f"{split}.{path.replace('/', '.')}"
+
+
+def hot_operators(name: str, source: str, paths: Sequence[Path]) -> list[PipelineOperator]:
+    """An operator for each path of a split that is to run along; raises BadInputError."""
+    split_operator(name, source, paths, column=None, state="fresh")
+    if len({path.keeper is None for path in paths}) > 1:
+        # One with state gives rows out later, which the other has ruled out by its watermark.
+        raise BadInputError(
+            "hot paths keep state all or none, and one here does while another does not",
+            where=name,
+            hint='standby="cold"',
+        )
+    return [
+        replace(
+            path.operators[-1],
+            name=hot_name(name, path.name),
+            kind=path.kind,
+            inputs=(source,),
+            function=path,
+            key=(),
+            deterministic=all(one.deterministic for one in path.operators),
+            takes_upserts=all(one.takes_upserts for one in path.operators),
+            one_epoch_per_batch=True,
+        )
+        for path in paths
+    ]
+
+
+def hot_split(
+    name: str, paths: Sequence[Path], operators: Sequence[PipelineOperator], column: str | None
+) -> PipelineOperator:
+    """The split that takes the rows of one of these operators."""
+    names = tuple(operator.name for operator in operators)
+    first = operators[0]
+    return PipelineOperator(
+        name=name,
+        kind="union",
+        inputs=names,
+        function=Paths(paths=tuple(paths), column=column, hot_paths=names),
+        mode=first.mode,
+        upsert_key=first.upsert_key,
+        takes_upserts=True,
     )
 
 
@@ -183,6 +249,13 @@ def paths_between(
 ) -> list[Path]:
     """The paths that one function has made of the operator `start`: several if it splits again."""
     where = f"{split}{PATH_MARK}{path}"
+    if not _NAME.fullmatch(path):
+        # What is nested is named by a slash, what a unit runs by a colon, a fork by a plus.
+        raise BadInputError(
+            f"{path!r} cannot be a path's name",
+            where=split,
+            hint="start with a letter; letters, digits, '_', '-' and '.', at most 64",
+        )
     chain: list[PipelineOperator] = []
     at = end
     while at != start:
@@ -198,6 +271,12 @@ def paths_between(
 
 
 def _check_member(operator: PipelineOperator, where: str) -> None:
+    if paths_of(operator) is not None and operator.kind not in MEMBERS:
+        raise BadInputError(
+            f"{operator.name!r} has hot paths, which only the outermost split can",
+            where=where,
+            hint='say standby="hot" there, and leave it out here',
+        )
     if operator.kind not in MEMBERS:
         raise BadInputError(
             f"a path has one input, and {operator.name!r} is a {operator.kind}",

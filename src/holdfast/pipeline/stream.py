@@ -19,7 +19,15 @@ from holdfast.pipeline.expressions import (
 )
 from holdfast.pipeline.naming import derived, function_name, key_columns, named
 from holdfast.pipeline.operators import OnError, OperatorFunction, PipelineOperator
-from holdfast.pipeline.paths import Path, PathState, paths_between, split_operator
+from holdfast.pipeline.paths import (
+    Path,
+    PathState,
+    Standby,
+    hot_operators,
+    hot_split,
+    paths_between,
+    split_operator,
+)
 from holdfast.pipeline.tables import StaticTable, WithTables
 
 if TYPE_CHECKING:
@@ -278,6 +286,7 @@ class Stream:
         *,
         column: str | None = None,
         state: PathState = "fresh",
+        standby: Standby = "cold",
         **paths: Callable[[Stream], Stream],
     ) -> Stream:
         """Several ways to make one stream, in order; one is taken at a time, at first the first.
@@ -285,11 +294,29 @@ class Stream:
         `events.paths("score", model=lambda s: s.map(...), rules=lambda s: s.map(...).map(...))`:
         each is a chain of operators, all with the same columns. `column` names a further one that
         says which path made a row. A path may keep state: when its turn comes it begins with none
-        (`fresh`), or with that of the path before (`shared`), which all keep in the same way.
+        (`fresh`), or with that of the path before (`shared`), which all keep in the same way. With
+        `standby="hot"` all paths run all along, each with its own state, and the rows of one count.
         """
         found = [one for path, build in paths.items() for one in self._built(name, path, build)]
+        if standby == "hot":
+            return self._hot(name, found, column=column, state=state)
+        if standby != "cold":
+            raise BadInputError(f"unknown standby {standby!r}", where=name, hint="cold or hot")
         operator = split_operator(name, self.name, found, column=column, state=state)
         return self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
+
+    def _hot(self, name: str, paths: list[Path], *, column: str | None, state: PathState) -> Stream:
+        """Paths that run along, each an operator, and what takes the rows of one of them."""
+        if state != "fresh":
+            raise BadInputError(
+                "hot paths have their own state all along, and share none",
+                where=name,
+                hint='leave state out, or standby="cold"',
+            )
+        made = hot_operators(name, self.name, paths)
+        for operator in made:
+            self.pipeline._add(operator)  # noqa: SLF001 - one API in two classes
+        return self.pipeline._add(hot_split(name, paths, made, column))  # noqa: SLF001 - one API
 
     def _built(self, split: str, path: str, build: Callable[[Stream], Stream]) -> list[Path]:
         """What a function makes of this stream, in a pipeline where it stays apart."""

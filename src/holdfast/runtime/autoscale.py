@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,6 +32,9 @@ EVERY_S = 5.0
 """Between two looks, seconds: as in SPATE."""
 NODES_S = 60.0
 """How long new shards wait for nodes that are being started; then they go where there is room."""
+
+TOLD = 16
+"""Lines that are not told again while they are among the last ones."""
 
 
 class Fleet(Protocol):
@@ -248,6 +252,32 @@ def _loads(view: RunView) -> list[NodeLoad]:
     ]
 
 
+class Told:
+    """Says what an autoscaler has to say: at once to who runs it, and in the run's timeline.
+
+    What was just said is not said again: a change that is refused, or a look that fails, is so
+    every few seconds.
+    """
+
+    def __init__(self, note: Callable[[str], None], keep: Callable[[str], None]) -> None:
+        """Args:
+        note: says a line to people.
+        keep: puts it into the timeline.
+        """
+        self._note, self._keep = note, keep
+        self._last: deque[str] = deque(maxlen=TOLD)
+
+    def tell(self, line: str) -> None:
+        if line in self._last:
+            return
+        self._last.append(line)
+        self._note(line)
+        try:
+            self._keep(line)
+        except (HoldfastError, OSError) as error:  # the coordinator is being started again
+            log.warning("not in the timeline: %s: %s", line, error)
+
+
 class AutoscaleThread:
     """Looks again and again until it is stopped, whatever a look comes to."""
 
@@ -266,7 +296,7 @@ class AutoscaleThread:
         every_s: between two looks.
         """
         self._rescaler, self._status, self._every_s = rescaler, status, every_s
-        self._tell, self._told = tell, ""
+        self._tell = tell
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
 
@@ -286,11 +316,7 @@ class AutoscaleThread:
             except (HoldfastError, OSError) as error:
                 log.warning("no decision this time: %s", error)
             except Exception as error:
-                # A fault of ours. The run goes on with the shards it has, and people are told once.
+                # A fault of ours. The run goes on with the shards it has, and people are told.
                 log.exception("autoscaling failed")
-                line = (
-                    f"autoscaling failed, shards stay as they are: {type(error).__name__}: {error}"
-                )
-                if line != self._told:
-                    self._told = line
-                    self._tell(line)
+                what = f"{type(error).__name__}: {error}"
+                self._tell(f"autoscaling failed, shards stay as they are: {what}")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from holdfast.deployment import Deployment, Segment
+from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams import paths
 from holdfast.streams.paths import Carried, path_of
 from holdfast.streams.reading import TrimmedError
 
-__all__ = ["Carried", "carried", "path_of", "splits", "take"]
+__all__ = ["Carried", "carried", "path_of", "seen_by", "splits", "take"]
 
 
 def splits(deployment: Deployment) -> tuple[Segment, ...]:
@@ -29,3 +29,12 @@ def take(log: SliceLog, segment: Segment, path: str, *, reason: str) -> Carried 
     before = carried(log, segment)
     now = log.run(paths.take(log.steps(), segment, path, reason=reason))
     return None if now.change == before.change else now
+
+
+def seen_by(log: SliceLog, deployment: Deployment, unit: UnitId) -> Deployment:
+    """The deployment as a unit has it: a split of hot paths reads the one that it takes."""
+    segment = deployment.segment(unit.segment)
+    if not segment.hot:
+        return deployment
+    child = log.run(log.steps().child(unit.exact.name))
+    return deployment.on_path(segment.name, path_of(child, segment))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +30,8 @@ def serve(run_dir: Path, *, host: str, port: int, token: str, said: Callable[[st
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket to serve on; port 0: any that is free."""
+    if not host:  # which would be every address of the machine
+        raise BadInputError("an address must not be empty", where="--host", hint="127.0.0.1")
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -38,6 +39,6 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise BadInputError(
-            f"cannot listen there: {os.strerror(error.errno or 0)}", where=f"{host}:{port}"
+            f"cannot listen there: {error.strerror or error}", where=f"{host}:{port}"
         ) from None
     return made

@@ -138,8 +138,20 @@ def test_settings_are_checked():
             with_paths(Policy(), DEPLOYMENT, [text])
     with pytest.raises(BadInputError, match="write a number"):
         with_paths(Policy(), DEPLOYMENT, ["open_s=soon"])
-    with pytest.raises(BadInputError, match="greater than 0"):
-        with_paths(Policy(), DEPLOYMENT, ["open_s=0"])
+    for text, says in {
+        "open_s=0": "times must be greater than 0",
+        "failures=1.5": "failures is '1.5'; write a whole number",
+        "open_s=nan": "write a number",
+        "cooldown_s=inf": "write a number",
+        "share=2": "share must be",
+        "no-output.hold_s=-1": "times must be greater than 0",
+        "profile.block_s=0": "times must be greater than 0",
+        "profile.keep=1.5": "write a whole number",
+        "profile.least=0": "at least 1",
+        "backlog.most_waiting=-1": "at least 0",
+    }.items():
+        with pytest.raises(BadInputError, match=says):
+            with_paths(Policy(), DEPLOYMENT, [text])
 
 
 def test_a_run_without_splits_says_so(ask, monkeypatch):

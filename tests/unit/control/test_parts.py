@@ -47,7 +47,7 @@ MODULES = {
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
-    "paths": {"state.path_state", "state.unit_state", "pool"},
+    "paths": {"state.path_state", "state.unit_state", "pool", "hot"},
     "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
@@ -64,6 +64,7 @@ NAMES = {
     ("replication", "state.node_state"): {"NodeRecord"},
     ("replication", "pool"): {"Elsewhere"},
     ("paths", "pool"): {"Candidate"},
+    ("paths", "hot"): {"HotLife", "HotPaths"},
     ("paths", "state.unit_state"): {"UnitRecord", "UnitState"},
     ("forking", "state.recovery_state"): {"Recovery"},
     ("forking", "state.unit_state"): {"UnitRecord"},

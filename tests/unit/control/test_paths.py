@@ -46,11 +46,11 @@ class Records:
 class SplitWorld(World):
     """A source and a split of two paths."""
 
-    def __init__(self, **more):
+    def __init__(self, units=(SRC, SCORE), policy=POLICY_WITH_PATHS):
         self.records = Records()
         self.answers = True
         self.probes = {}
-        super().__init__(units=(SRC, SCORE), policy=POLICY_WITH_PATHS, open_=False, **more)
+        super().__init__(units=units, policy=policy, open_=False)
         self.coordinator = self.made()
         self.do(e.LaunchOpened(cause=self.cause(), launch=self.launch))
 
@@ -62,6 +62,14 @@ class SplitWorld(World):
             splits=SPLITS,
             nexus=Nexus([NoOutput(hold_s=1.0, early=0), Suspended()]),
         )
+
+    def succeed(self):
+        """Another coordinator leads, with what the journal says: the same state."""
+        before = self.coordinator.state
+        self.coordinator = self.made()
+        self.coordinator.replay(None, self.journal)
+        assert self.coordinator.state == before
+        self.do(e.LaunchOpened(cause=self.cause(), launch=self.launch))
 
     def _carry_out(self, command):
         super()._carry_out(command)
@@ -82,18 +90,9 @@ class SplitWorld(World):
             self.probes[command.path] = command
 
     def beat(self, node, **gauges):
-        fake = self.nodes[node]
-        probes = tuple(getattr(fake, "probed", ()))
-        return self.do(
-            e.Heartbeat(
-                cause=self.cause(),
-                node=node,
-                incarnation=fake.incarnation,
-                reports=tuple(fake.units.values()),
-                gauges=e.Gauges(processes=2, cpu=0.5, **gauges),
-                probes=probes,
-            )
-        )
+        probes = tuple(getattr(self.nodes[node], "probed", ()))
+        said = e.Gauges(processes=2, cpu=0.5, **gauges)
+        return super().beat(node, gauges=said, probes=probes)
 
     def all_run(self, times=1):
         for _ in range(times):
@@ -192,18 +191,32 @@ def test_silence_while_items_wait_is_found(world):
     assert world.breaker("model").why.startswith("no output: gave out nothing")
 
 
+def hang(world, node):
+    """For longer than a unit may take to end, one goes on running."""
+    for _ in range(50):
+        world.now += 0.25
+        world.nodes[node].units[SCORE] = e.UnitReport(unit=SCORE, generation=1, state="running")
+        for name in list(world.nodes):
+            if name in world.coordinator.state.nodes:
+                world.beat(name)
+
+
 def test_a_unit_that_does_not_end_takes_its_node_down(world):
     """Its node is of no use; the records keep it from doing harm."""
     node = world.where(SCORE)
     world.ask("open", "model")
-    hung = e.UnitReport(unit=SCORE, generation=1, state="running")
-    world.nodes[node].units[SCORE] = hung
-    for _ in range(50):
-        world.now += 0.25
-        world.nodes[node].units[SCORE] = hung
-        for name in list(world.nodes):
-            if name in world.coordinator.state.nodes:
-                world.beat(name)
+    hang(world, node)
+    assert node not in world.coordinator.state.nodes
+
+
+def test_a_unit_that_does_not_end_is_found_by_another_leader(world):
+    """The one that had left its path has died since."""
+    node = world.where(SCORE)
+    world.ask("open", "model")
+    world.succeed()
+    for name in world.nodes:
+        world.hello(name)
+    hang(world, node)
     assert node not in world.coordinator.state.nodes
 
 
@@ -281,6 +294,62 @@ def test_all_paths_down(world):
     world.all_run(2)
     assert world.all_running()
     assert world.coordinator.state.unit(world.records.unit).generation == 2
+
+
+def tolerant(**settings):
+    """A world whose breakers are set otherwise."""
+    breaker = replace(POLICY_WITH_PATHS.breaker, **settings)
+    made = SplitWorld(policy=replace(POLICY_WITH_PATHS, breaker=breaker))
+    for name in ("n0", "n1"):
+        made.join(name)
+    made.join("s0", spare=True)
+    made.all_run(6)
+    return made
+
+
+def test_another_probe_waits_when_a_unit_has_taken_the_place():
+    """It ran on the last empty node, to which another node's unit has come since."""
+    world = tolerant(successes=2)
+    fail(world)
+    world.all_run(2)
+    world.advance(5.5)
+    probe = world.probes["model"]
+    world.exit(world.where(SRC))
+    world.all_run(2)
+    assert world.where(SRC) == probe.node
+    world.ended("model", good=True)
+    assert (world.breaker("model").state, world.probes) == ("open", {})
+    world.join("n2")
+    world.all_run()
+    world.tick(0.1)
+    assert world.probes["model"].node == "n2"
+    world.ended("model", good=True)
+    assert world.split.active == "model"
+
+
+def test_a_held_unit_has_its_path_left():
+    """Its own budget may be used up before the breaker has counted enough."""
+    world = tolerant(failures=9)
+    for _ in range(world.policy.retries.limit + 1):
+        assert world.split.active == "model"
+        fail(world)
+        world.all_run(16)
+    assert (world.split.active, world.breaker("model").state) == ("rules", "open")
+    assert world.all_running()
+
+
+def test_a_failure_that_lasts_counts_again():
+    """One that hangs would never reach a threshold of several by itself."""
+    world = tolerant(failures=2, window_s=8.0)
+    node = world.where(SCORE)
+    for _ in range(8):
+        world.now += 0.25
+        world.beat(node, suspended=1)
+    assert world.split.active == "model"
+    for _ in range(4):
+        world.now += 0.25
+        world.beat(node, suspended=1)
+    assert world.split.active == "rules"
 
 
 def test_by_hand(world):
@@ -366,6 +435,23 @@ def test_a_cut_by_somebody_else_is_answered(world):
     assert world.coordinator.state.unit(other) is None
     world.all_run(3)
     assert world.all_running()
+
+
+def test_a_split_that_is_no_more_is_not_shown(world):
+    """All its paths were down when somebody took it out of the pipeline."""
+    fail(world)
+    world.all_run(3)
+    fail(world)
+    assert view(world.coordinator, world.now).status == "recovering"
+    world.coordinator = Coordinator(pipeline="p", units=(SRC,), policy=POLICY)
+    world.coordinator.replay(None, world.journal)
+    world.launch = "L2"
+    world.do(e.LaunchOpened(cause=world.cause(), launch="L2"))
+    for node in list(world.nodes):
+        world.join(node)
+    world.all_run(3)
+    shown = view(world.coordinator, world.now)
+    assert (shown.status, shown.splits) == ("running", ())
 
 
 def test_another_launch_forgives_what_no_person_has_opened(world):

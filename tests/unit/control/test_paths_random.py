@@ -6,9 +6,8 @@ closed breaker, no unit started twice, and a journal that gives the same state b
 
 import numpy as np
 import pytest
+from tests.unit.control.test_hot_paths import HotWorld
 from tests.unit.control.test_paths import SplitWorld
-
-from holdfast.control import events as e
 
 pytestmark = pytest.mark.unit
 
@@ -18,16 +17,17 @@ STEPS = 60
 class Chance:
     """One schedule of faults, drawn from a seed."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, world=None, *, workers=2, spares=1):
         self.rng = np.random.default_rng(seed)
-        self.world = SplitWorld()
+        self.world = world or SplitWorld()
+        self.workers, self.places = workers, workers + spares
         self.joined = 0
-        for _ in range(3):
+        for _ in range(self.places):
             self.join()
         self.world.all_run(6)
 
     def join(self):
-        self.world.join(f"m{self.joined}", spare=self.joined >= 2)
+        self.world.join(f"m{self.joined}", spare=self.joined >= self.workers)
         self.joined += 1
 
     def pick(self, items):
@@ -64,23 +64,27 @@ class Chance:
                     world.now += 0.3
                     world.beat(node, suspended=1)
 
+    @property
+    def failing(self):
+        """Segments that fail now: of hot paths, one of them."""
+        if not isinstance(self.world, HotWorld):
+            return ("score",)
+        return (self.pick(("score.model", "score.rules")),)
+
     def fail(self):
         for node, fake in self.world.nodes.items():
             for unit, told in fake.units.items():
-                if unit.segment == "score" and told.state == "running":
+                if unit.segment in self.failing and told.state == "running":
                     self.world.set(node, unit, state="failed", error="ValueError: no")
-                    self.world.beat(node)
+                    if node in self.world.coordinator.state.nodes:
+                        self.world.beat(node)
                     if fake.units[unit].state == "failed":  # else it was started anew at once
                         del fake.units[unit]
                     return
 
     def restart(self):
         world = self.world
-        before = world.coordinator.state
-        world.coordinator = world.made()
-        world.coordinator.replay(None, world.journal)
-        assert world.coordinator.state == before
-        world.do(e.LaunchOpened(cause=world.cause(), launch=world.launch))
+        world.succeed()
         for name in list(world.nodes):
             if name in world.coordinator.state.nodes:
                 world.hello(name)
@@ -97,9 +101,9 @@ class Chance:
         for name in list(world.nodes):
             if name not in world.coordinator.state.nodes:
                 del world.nodes[name]
-        while len(world.nodes) < 3:
+        while len(world.nodes) < self.places:
             self.join()
-        for _ in range(40):
+        for _ in range(80):
             world.now += 0.5
             for name in list(world.nodes):
                 if name in world.coordinator.state.nodes:
@@ -109,15 +113,25 @@ class Chance:
                 world.ended(path, good=True)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_active_path_runs_in_the_end(seed):
-    """And nothing else of its split does."""
-    chance = Chance(seed)
+def healed(chance):
+    """The units that run after a schedule and its end."""
     for _ in range(STEPS):
         chance.step()
     chance.heal()
     world = chance.world
     assert (world.split.active, world.split.carried) == ("model", "model")
     assert world.all_running()
-    there = [str(unit) for unit in world.coordinator.state.units]
-    assert there == ["src.0#0", str(world.records.unit)]
+    return {str(unit) for unit in world.coordinator.state.units} - {str(world.records.unit)}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_active_path_runs_in_the_end(seed):
+    """And nothing else of its split does."""
+    assert healed(Chance(seed)) == {"src.0#0"}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hot_paths_all_run_in_the_end(seed):
+    """And what takes their rows takes those of the first."""
+    chance = Chance(seed, HotWorld(), workers=3, spares=2)
+    assert healed(chance) == {"src.0#0", "score.model.0#0", "score.rules.0#0"}

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.control.world import A
 
 from holdfast.clock import SystemClock
+from holdfast.control.client import ControlClient
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.election import Election, ElectionPolicy
 from holdfast.control.shell.follow import Follower
@@ -65,6 +66,25 @@ def test_a_follower_hears_the_leader_and_the_end_of_the_run(tmp_path):
         shell._answer({"op": "stop"})
         assert await serving
         assert await following == "over"
+
+    asyncio.run(body())
+
+
+def test_what_the_autoscaler_says_is_journaled(tmp_path):
+    """Whoever leads next has it in its timeline."""
+
+    async def body():
+        _, serving = await leader(tmp_path, "c0")
+        await asyncio.to_thread(note, tmp_path, "count cannot be scaled further")
+        await ended(serving)
+        second, again = await leader(tmp_path, "c1")
+        noted = [fact for fact in second.coordinator.state.timeline if fact.kind == "scaling_noted"]
+        assert [fact.text for fact in noted] == ["count cannot be scaled further"]
+        await ended(again)
+
+    def note(run_dir, text):
+        with ControlClient(run_dir) as client:
+            client.note_scaling(text)
 
     asyncio.run(body())
 

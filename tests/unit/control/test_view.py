@@ -75,6 +75,17 @@ def test_trouble_of_the_launcher_is_shown_until_it_is_over():
     assert shown(world).trouble is None
 
 
+def test_what_the_autoscaler_says_is_in_the_timeline_of_the_next_coordinator_too():
+    """It is a fact like others, with a time and a cause, and changes nothing else."""
+    world = started()
+    before = shown(world)
+    world.do(e.ScalingSaid(cause="scaling-1", text="count cannot be scaled further"))
+    world.restart_coordinator()
+    (noted,) = (fact for fact in shown(world).timeline if fact.kind == "scaling_noted")
+    assert (noted.cause, noted.text) == ("scaling-1", "count cannot be scaled further")
+    assert [unit.unit for unit in shown(world).units] == [unit.unit for unit in before.units]
+
+
 def test_a_recovery_shows_its_phases():
     """Durations of the phases add up to the total."""
     world = started()

@@ -126,8 +126,8 @@ class World:
             )
         )
 
-    def beat(self, node):
-        """One heartbeat with the state of the node's units."""
+    def beat(self, node, **more):
+        """One heartbeat with the state of the node's units, and what else it is to say."""
         fake = self.nodes[node]
         return self.do(
             e.Heartbeat(
@@ -135,6 +135,7 @@ class World:
                 node=node,
                 incarnation=fake.incarnation,
                 reports=tuple(fake.units.values()),
+                **more,
             )
         )
 

@@ -255,7 +255,7 @@ def test_terminal_arrows_match_edges(seed, n, density):
 
 def test_terminal_marks_the_plan():
     """Anchors have a heavy upper edge, backups a heavy lower one, replicas a count."""
-    plan = PlanMarks(anchors={0: 1}, backups={1: 1}, replicas={2: 1})
+    plan = PlanMarks(anchors={0: 1}, logged={1: 1}, replicas={2: 1})
     topology = Topology(
         name="t",
         operators=(Operator(name="op1"), Operator(name="op2"), Operator(name="op3", parallelism=2)),

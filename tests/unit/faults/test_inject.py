@@ -97,6 +97,30 @@ def test_faults_happen_in_time_and_suspensions_end(tmp_path):
     assert not injector.step()
 
 
+def test_only_a_path_that_there_is_can_be_sabotaged(tmp_path):
+    """Of another one nothing would come, and it would count as injected."""
+    run = FakeRun(tmp_path)
+    paths = [SimpleNamespace(path="model"), SimpleNamespace(path="rules")]
+    split = SimpleNamespace(split="score", active="rules", paths=paths)
+    run.status = lambda: SimpleNamespace(nodes=(), splits=(split,))
+    faults = [
+        Fault(at_s=1, kind="thr", target="score:modle", duration_s=1),
+        Fault(at_s=1, kind="thr", target="scores:model", duration_s=1),
+        Fault(at_s=1, kind="thr", target="score:model", duration_s=1),
+        Fault(at_s=1, kind="thr", target="score", duration_s=1),
+        Fault(at_s=1, kind="thr", duration_s=1),
+    ]
+    injector = play(run, faults, 60)
+    done = {item.fault.target: item.done for item in injector.history}
+    assert done == {
+        "score:modle": "",
+        "scores:model": "",
+        "score:model": "score:model",
+        "score": "score:rules",
+        "": "score:rules",
+    }
+
+
 def test_a_coordinator_that_hangs_is_woken(tmp_path):
     """The same process, also when the schedule is interrupted before."""
     run = FakeRun(tmp_path)

@@ -90,6 +90,8 @@ def test_kinds_can_be_chosen():
         ({"faults": [{"at": 1, "fault": "kill", "for": "3s"}]}, "a kill with for: 3"),
         ({"faults": [{"at": 1, "fault": "suspend"}]}, "a suspend with for: 0"),
         ({"faults": [{"at": 1, "fault": "poison"}]}, "a poison record needs"),
+        ({"faults": [{"at": 1, "fault": "thr", "for": 1, "text": "slow"}]}, "text is 'slow'"),
+        ({"faults": [{"at": 1, "fault": "mem", "for": 1, "text": -5}]}, "text is '-5'"),
         (
             {"faults": [{"at": 1, "fault": "kill", "target": "boss:count"}]},
             "target 'boss:count' names no replica",

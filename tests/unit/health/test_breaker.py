@@ -128,6 +128,38 @@ def test_several_good_probes_may_be_asked_for():
     assert [type(x) for x in probed(split, "model", 19.0, good=True)] == [Activate]
 
 
+def test_the_next_good_probe_waits_for_a_place():
+    """Like the first one: where there was a node, a unit may have come to run since."""
+    split = half_open(BreakerPolicy(open_s=10.0, successes=2))
+    ended = ProbeEnded(path="model", probe=1, good=True)
+    assert split.handle(ended, 11.0, can_probe=False) == []
+    assert split.handle(Tick(), 12.0, can_probe=False) == []
+    assert split.handle(Tick(), 13.0) == [StartProbe(path="model", probe=2, share=0.05)]
+    assert [type(x) for x in probed(split, "model", 14.0, good=True)] == [Activate]
+
+
+def test_what_is_given_up_opens_below_the_threshold():
+    """Nothing more will be heard of it."""
+    split = made(BreakerPolicy(failures=3))
+    assert fail(split, "model", 1.0) == []
+    last = PathFailed(path="model", why="held", given_up=True)
+    assert [type(x) for x in split.handle(last, 2.0)] == [Activate]
+
+
+@pytest.mark.parametrize("failures", [2, 3, 20])
+def test_a_failure_that_lasts_reaches_the_threshold(failures):
+    """Within the window, however seldom it is heard of."""
+    split = made(BreakerPolicy(failures=failures, window_s=60.0))
+    fail(split, "model", 100.0)
+    now = 100.0
+    while of(split, "model").state == "closed":
+        now += 0.5
+        assert now < 160.0
+        if split.counts_again("model", now):
+            fail(split, "model", now)
+    assert now >= 100.0 + 60.0 / 4
+
+
 def test_a_bad_probe_opens_and_cools_down():
     """Half-open to open; the next probe is due after the cool-down, not after the open time."""
     split = half_open()

@@ -157,9 +157,64 @@ def test_one_path_may_keep_state_and_another_none():
     assert (made.stateful, made.batch_epochs) == (True, 1)
 
 
+def hot(column=None):
+    p = Pipeline("p")
+    scored = p.source("rows", Rate(5)).paths(
+        "score",
+        column=column,
+        standby="hot",
+        model=lambda s: s.map("a", step("a")).paths(
+            "inner",
+            fast=lambda t: t.stateful("f", step("f")),
+            slow=lambda t: t.aggregate("g", step("g")).map("h", step("h")),
+        ),
+        rules=lambda s: s.aggregate("r", step("r")),
+    )
+    p.sink("out", scored, Parquet("out"))
+    return p
+
+
+def test_hot_paths_are_operators_and_the_split_takes_the_rows_of_one():
+    """Each by its own name, with an epoch to a batch, so that another one can go on anywhere."""
+    p = hot(column="path")
+    names = ["score.model.fast", "score.model.slow", "score.rules"]
+    assert [one.name for one in p.operators] == ["rows", *names, "score", "out"]
+    assert [p.operator(name).kind for name in names] == ["stateful", "aggregate", "aggregate"]
+    assert p.operator(names[1]).function(Frame()).done == ("a", "g", "h")
+    taken = p.replaced(taking("score", "rules")).operator("score")
+    assert (taken.kind, taken.inputs) == ("map", ("score.rules",))
+    assert taken.function(Frame()).done == (("*", "'rules' AS `path`"),)
+
+
+def test_hot_paths_are_segments_with_nodes_of_their_own():
+    """The split is not: it computes nothing. A unit of it reads the path that it takes."""
+    made = deploy(hot(), cuts="none", batch_epochs=4)
+    paths = [one for one in made.segments if one.path]
+    assert [one.path for one in paths] == ["score:model/fast", "score:model/slow", "score:rules"]
+    assert {(one.alone, one.batch_epochs, one.inputs) for one in paths} == {(True, 1, ("rows",))}
+    split = made.segment("score")
+    assert (split.alone, split.hot, len(split.inputs)) == (False, True, 3)
+    seen = made.on_path("score", "model/slow")
+    assert seen.segment("score").inputs == ("score.model.slow",)
+    assert seen.streams_read(seen.segment("score")) == ("score.model.slow",)
+    assert Deployment.from_json(made.to_json()) == made
+
+
 def table_join(s):
     other = s.pipeline.table("names", Table("names.csv", "id bigint"))
     return s.join(other, on="id")
+
+
+def inner_split(kind, **more):
+    """A path that is a split itself, of two operators of a kind."""
+
+    def path(stream):
+        paths = {
+            name: lambda inner, name=name: getattr(inner, kind)(name, step(name)) for name in "mn"
+        }
+        return stream.paths("i", **more, **paths)
+
+    return path
 
 
 @pytest.mark.parametrize(
@@ -168,7 +223,16 @@ def table_join(s):
         ({"a": lambda s: s.map("x", step("x"))}, "score: needs at least two paths"),
         ({"b": lambda s: s}, "score:b: does nothing"),
         ({"b": lambda s: None}, "score:b: must return a stream"),
-        ({"b": lambda s: s.map("x", step("x")), "standby": "hot"}, "score:standby: must return"),
+        ({"b": "hot"}, "score:b: must return a stream"),
+        ({"b": lambda s: s.map("x", step("x")), "standby": "warm"}, "unknown standby 'warm'"),
+        (
+            {"b": lambda s: s.aggregate("x", step("x")), "standby": "hot"},
+            "score: hot paths keep state all or none",
+        ),
+        (
+            {"b": lambda s: s.map("x", step("x")), "standby": "hot", "state": "shared"},
+            "score: hot paths have their own state all along, and share none",
+        ),
         ({"b": lambda s: s.aggregate("x", step("x"), key="k", shards=2)}, "'x' asks for shards"),
         (
             {"b": lambda s: s.aggregate("x", step("x"), key="k", max_shards=4)},
@@ -198,26 +262,17 @@ def table_join(s):
         ({"b": lambda s: s.map("x", step("x"), on_error="quarantine")}, "'x' quarantines"),
         ({"b": table_join}, "joins a static table"),
         ({"b": lambda s: (s.map("w", step("w")), s.map("x", step("x")))[1]}, "nothing reads 'w'"),
+        ({"b": inner_split("map", column="c")}, "only the outermost split can name the path"),
         (
-            {
-                "b": lambda s: s.paths(
-                    "i",
-                    column="c",
-                    m=lambda t: t.map("m", step("m")),
-                    n=lambda t: t.map("n", step("n")),
-                )
-            },
-            "only the outermost split can name the path",
+            {"b": inner_split("map", standby="hot")},
+            "score:b: 'i' has hot paths, which only the outermost split can",
+        ),
+        *(
+            ({name: lambda s: s.map("x", step("x"))}, "score: " + repr(name) + " cannot be a path")
+            for name in ("", "a/b", "a:b", "a b", "it's", "b+1", "x" * 65)
         ),
         (
-            {
-                "b": lambda s: s.paths(
-                    "i",
-                    state="shared",
-                    m=lambda t: t.aggregate("m", step("m")),
-                    n=lambda t: t.aggregate("n", step("n")),
-                )
-            },
+            {"b": inner_split("aggregate", state="shared")},
             "only the outermost split can say that paths share state",
         ),
     ],

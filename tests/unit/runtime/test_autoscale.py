@@ -8,9 +8,10 @@ from tests.unit.runtime.test_rescale import COUNT, opened, shape
 
 from holdfast.control.elastic.load import Rescale
 from holdfast.control.elastic.predict import PredictPolicy
+from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
-from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler
+from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler, Told
 from holdfast.runtime.rescale import shape_of
 from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
@@ -189,8 +190,8 @@ def test_shards_do_not_wait_for_a_node_for_ever():
 
 
 def test_a_look_that_fails_is_told_once_and_is_not_the_last():
-    """A fault of the autoscaler's own neither ends it nor passes in silence."""
-    told, looks, again = [], [], threading.Event()
+    """A fault of the autoscaler's own neither ends it nor passes in silence: it is on record."""
+    told, kept, looks, again = [], [], [], threading.Event()
 
     def look(view):
         looks.append(view)
@@ -198,10 +199,32 @@ def test_a_look_that_fails_is_told_once_and_is_not_the_last():
             raise KeyError("count")
         again.set()
 
+    tell = Told(told.append, kept.append).tell
     thread = AutoscaleThread(
-        SimpleNamespace(look=look), lambda: "the run", tell=told.append, every_s=0.001
+        SimpleNamespace(look=look), lambda: "the run", tell=tell, every_s=0.001
     )
     thread.start()
     assert again.wait(30)
     thread.stop()
     assert told == ["autoscaling failed, shards stay as they are: KeyError: 'count'"]
+    assert kept == told
+
+
+def test_what_two_operators_are_refused_in_turn_is_told_once_each():
+    """However often both are tried again; something new is told again."""
+    told, kept = [], []
+    saying = Told(told.append, kept.append)
+    for line in ["a keeps its shards", "b keeps its shards"] * 5 + ["a gets 2 shards"]:
+        saying.tell(line)
+    assert told == kept == ["a keeps its shards", "b keeps its shards", "a gets 2 shards"]
+
+
+def test_people_are_told_while_the_coordinator_is_away():
+    """What the timeline cannot take is no reason to stop."""
+    told = []
+
+    def lost(line):
+        raise ConnectionLostError("nothing runs here")
+
+    Told(told.append, lost).tell("count gets 2 shards")
+    assert told == ["count gets 2 shards"]

@@ -108,6 +108,14 @@ def test_parts_of_the_status(ask, door):
     assert ask("GET", "/api/v1/coordinators")[1] == led
 
 
+def test_an_address_that_cannot_be_listened_on_is_said_in_words():
+    """An empty one would be every address of the machine."""
+    with pytest.raises(BadInputError, match="--host: an address must not be empty"):
+        listen("", 0)
+    with pytest.raises(BadInputError, match=r"::1:0: cannot listen there: \w+ \w+ for hostname"):
+        listen("::1", 0)
+
+
 def test_the_topology_says_who_reads_whom(ask):
     """Segments with operators, units and batch intervals, upstream first."""
     code, document = ask("GET", "/api/v1/topology")

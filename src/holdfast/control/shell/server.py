@@ -53,7 +53,7 @@ MAX_FENCES = 256
 """Fence orders kept for a launcher that is not connected."""
 
 
-class AnchoredClock:
+class ForwardClock:
     """Seconds since 1970 that never run backwards: wall time at the start, then monotonic time."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Shell:
         self._name = name
         self._carriers = carriers
         self._token = secrets.token_hex(32)
-        self._clock = clock or AnchoredClock(coordinator.state.last_at)
+        self._clock = clock or ForwardClock(coordinator.state.last_at)
         self._nodes: dict[str, Peer] = {}
         self._launchers: set[Peer] = set()
         self._followers: dict[Peer, str] = {}
@@ -412,6 +412,9 @@ class Shell:
                 self.feed(e.RetryRequested(cause=self._cause("retry"), unit=UnitId.parse(unit)))
             case "hand over":
                 self.feed(_handover(request, self._cause("handover")))
+            case "note scaling":
+                text = str(request.get("text", ""))
+                self.feed(e.ScalingSaid(cause=self._cause("scaling"), text=text))
             case "path":
                 asked = _path_asked(request, self._cause("path"))
                 if not self.coordinator.paths.knows(asked):

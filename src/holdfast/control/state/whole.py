@@ -155,7 +155,7 @@ class State:
                 self.run.stopping = True
             case f.LaunchTrouble():
                 self.run.trouble = fact.trouble
-            case f.DomainLost():
+            case f.DomainLost() | f.ScalingNoted():
                 pass
             case _:
                 assert_never(fact)

@@ -45,6 +45,9 @@ class History:
     def __init__(self, *, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._samples: deque[Sample] = deque(maxlen=MOST)
+        self._errors: deque[tuple[float, int]] = deque(maxlen=MOST)
+        """When there were how many ever, each time they became more: an error ends a process, so
+        these are of all processes."""
 
     def add(self, sample: Sample) -> None:
         """Drops a sample that is not newer than the last one; counters that fell begin anew."""
@@ -56,8 +59,15 @@ class History:
                 # Another process counts from 0: what was before says nothing about it.
                 self._samples.clear()
         self._samples.append(sample)
+        self._count_errors(sample)
         while self._samples[0].at < sample.at - self._window_s:
             self._samples.popleft()
+
+    def _count_errors(self, sample: Sample) -> None:
+        if self._errors and sample.errors < self._errors[-1][1]:
+            self._errors.clear()
+        if not self._errors or sample.errors > self._errors[-1][1]:
+            self._errors.append((sample.at, sample.errors))
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -92,6 +102,13 @@ class History:
         """By how much a counter has grown in the last `span_s` seconds."""
         samples = self.recent(span_s)
         return count(samples[-1]) - count(samples[0]) if samples else 0
+
+    def errors(self, span_s: float) -> int:
+        """How many errors there were in the last `span_s` seconds, whatever process made them."""
+        if self.last is None:
+            return 0
+        counts = [count for at, count in self._errors if at <= self.last.at - span_s]
+        return self._errors[-1][1] - (counts[-1] if counts else self._errors[0][1])
 
     def slope(self, span_s: float, value: Callable[[Sample], float]) -> float:
         """Least-squares trend of a value over the last `span_s` seconds, per second."""

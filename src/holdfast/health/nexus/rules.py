@@ -237,7 +237,7 @@ class ErrorRate(Rule):
 
     def judge(self, operator: str, history: History) -> str | None:
         del operator
-        found = history.gained(self.span_s, lambda x: x.errors)
+        found = history.errors(self.span_s)
         return f"{found} errors in {self.span_s:.0f} s" if found > self.most else None
 
 

@@ -13,6 +13,7 @@ run.stop()
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import secrets
@@ -57,6 +58,9 @@ class StopReport:
     """Then, the end of what the last node wrote."""
 
 
+_logger = logging.getLogger("holdfast.launch")
+
+
 def all_running(view: RunView) -> bool:
     """A condition for `LocalRun.wait_for`: every unit is heard of and runs, all are recovered, and
     no results are tentative.
@@ -85,7 +89,10 @@ def nothing_running(run_dir: Path) -> Iterator[None]:
     Who decides that units begin anew, or that others take their state over, looks at what there is
     first: it must not move on meanwhile.
     """
-    let_go = open_storage(run_dir).hold(STARTING)
+    storage = open_storage(run_dir)
+    if storage.is_held(STARTING):
+        _logger.warning("%s: waiting for another start of this run", run_dir)
+    let_go = storage.hold(STARTING)
     try:
         left = ProcessList(run_dir).leftovers()
         if left:
@@ -142,6 +149,11 @@ class LocalRun:
         """The coordinator's view; raises ConnectionLostError while there is none."""
         with ControlClient(self.run_dir) as client:
             return client.status()
+
+    def note_scaling(self, text: str) -> None:
+        """Put a line of the autoscaler's into the timeline; raises like `status`."""
+        with ControlClient(self.run_dir) as client:
+            client.note_scaling(text)
 
     def wait_for(
         self,

@@ -58,7 +58,7 @@ def main() -> int:
         orphan_s=options.orphan_s,
         stop_s=options.stop_s,
         parent_pid=options.parent_pid,
-        judged=frozenset(item.name for item in spec.deployment.segments if item.paths),
+        judged=frozenset(spec.deployment.alone),
     )
     return NodeProgram(settings, host).run()
 

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import ProbeReport, UnitReport
-from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment import PATH_MARK, Deployment, Segment, UnitId
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.paths import taking
@@ -38,7 +38,7 @@ from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.paths import path_of
+from holdfast.runtime.paths import path_of, seen_by
 from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.sabotage import sabotaged
@@ -344,11 +344,12 @@ class SparkUnitHost:
 
     def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
         hot = any(item.followers for item in self._deployment.segments)
+        deployment = seen_by(log, self._deployment, unit)
         return UnitContext(
             unit=unit,
             generation=generation,
-            segment=self._deployment.segment(unit.segment),
-            deployment=self._deployment,
+            segment=deployment.segment(unit.segment),
+            deployment=deployment,
             log=log,
             trimmer=Trimmer(
                 log,
@@ -376,13 +377,7 @@ class SparkUnitHost:
         return SparkHealer(workshop, context.log, context.crash)
 
     def _bench(self, context: UnitContext) -> Bench:
-        return Bench(
-            spark=self.session(),
-            pipeline=self._own_pipeline(context),
-            schemas=self.schemas(),
-            starts=self._starts,
-            partitions=self._partitions,
-        )
+        return Bench(**self._query_settings(context))
 
     def _claim(self, context: UnitContext) -> None:
         """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
@@ -393,6 +388,8 @@ class SparkUnitHost:
 
     def _own_pipeline(self, context: UnitContext) -> Pipeline:
         """The pipeline as a unit runs it: of a split, on the path that its change names."""
+        if context.segment.path and self._sabotage:
+            return self._on_path(*context.segment.path.split(PATH_MARK))
         if not context.segment.paths:
             return self._pipeline
         log = context.log

@@ -113,6 +113,15 @@ def test_errors_in_a_while():
     assert judged(rule, 100, errors=lambda i: min(i, 40)) is None
 
 
+def test_errors_that_each_end_a_process():
+    """The next one begins to count at 0, but for the errors."""
+    rule = ErrorRate(most=3, span_s=10.0)
+    again = {"given": lambda i: i % 4, "errors": lambda i: i // 4}
+    assert judged(rule, 20, **again) == "4 errors in 10 s"
+    assert judged(rule, 16, **again) is None
+    assert judged(rule, 100, given=lambda i: i % 4, errors=lambda i: min(i // 4, 9)) is None
+
+
 def test_memory_that_only_grows():
     """By much, after a settled time; what starts, sways or grows slowly is left alone."""
     rule = Leak(span_s=1.0, gain=0.4, settled_s=10.0)

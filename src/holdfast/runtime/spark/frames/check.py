@@ -29,7 +29,13 @@ from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.tables import WithTables
 from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us, mark_windows
-from holdfast.runtime.spark.frames.splits import each_path, same_columns, same_state
+from holdfast.runtime.spark.frames.splits import (
+    each_path,
+    hot_schema,
+    own_column,
+    same_columns,
+    same_state,
+)
 
 _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
@@ -98,7 +104,7 @@ def _check(
         case "source":
             return _source_schema(pipeline, operator)
         case "union":
-            return _union_schema(operator, schemas)
+            return hot_schema(operator, _union_schema(operator, schemas), schemas)
         case "sink":
             return _sink_schema(operator, schemas)
     for index, name in enumerate(operator.inputs):
@@ -120,6 +126,8 @@ def _check(
         if split.shared_state:
             same_state(operator, split, lambda before: _call(before, frames))
     result = _call(operator, frames)
+    if split is not None:
+        own_column(operator, split, result.schema)
     function = operator.function
     plan = examine(result, frames, function.given if isinstance(function, WithTables) else ())
     _check_plan(operator, plan, spark)

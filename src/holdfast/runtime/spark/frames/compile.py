@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType, TimestampType
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Pipeline, PipelineOperator
-from holdfast.pipeline.paths import paths_of
+from holdfast.pipeline.paths import Path, paths_of
 from holdfast.runtime.spark.frames.plans import WATERMARK, closes_by_windows, join_lag_us
 from holdfast.runtime.spark.io.publish import hashable
 from holdfast.runtime.spark.io.reader import MARK, TICK, InputSpec, ReaderSpec, task
@@ -197,7 +197,10 @@ def computed(frame: DataFrame) -> DataFrame:
 
 def apply_operator(operator: PipelineOperator, inputs: list[DataFrame]) -> DataFrame:
     """The operator's DataFrame; what its function raises is told with its name."""
-    if operator.kind == "union":
+    split = paths_of(operator)
+    if operator.kind == "union" and split is not None:  # of hot paths: the first, unless told
+        inputs = inputs[:1]
+    elif operator.kind == "union":
         return reduce(DataFrame.unionByName, inputs)
     if operator.function is None:
         raise BadInputError(f"a {operator.kind} has no function to run", where=operator.name)
@@ -285,6 +288,7 @@ def _functions(operator: PipelineOperator) -> list[Callable[..., Any]]:
     candidates = [operator.function, getattr(operator.source, "function", None)]
     candidates.append(getattr(operator.sink, "function", None))
     split = paths_of(operator)
-    for path in split.paths if split is not None else ():
+    paths = split.paths if split is not None else ()
+    for path in (operator.function,) if isinstance(operator.function, Path) else paths:
         candidates += [member.function for member in path.operators]
     return [item for item in candidates if item is not None]

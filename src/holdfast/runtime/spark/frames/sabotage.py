@@ -20,7 +20,7 @@ from typing import Any
 from holdfast.errors import HoldfastError
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.paths import Path as AlternativePath
-from holdfast.pipeline.paths import paths_of
+from holdfast.pipeline.paths import hot_name, paths_of
 from holdfast.rundir.paths import sabotage_path
 
 LOOK_S = 0.1
@@ -93,9 +93,12 @@ def sabotaged(
     def both(operator: PipelineOperator) -> PipelineOperator:
         operator = change(operator)
         known = paths_of(operator)
+        added = PipelineOperator(name="sabotage", kind="map", inputs=(), function=saboteur)
+        own = operator.function
+        if isinstance(own, AlternativePath) and operator.name == hot_name(split, path):
+            return replace(operator, function=_with(own, added))
         if operator.name != split or known is None:
             return operator
-        added = PipelineOperator(name="sabotage", kind="map", inputs=(), function=saboteur)
         paths = tuple(_with(one, added) if one.name == path else one for one in known.paths)
         return replace(operator, function=replace(known, paths=paths))
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import DataType, StructField
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import PipelineOperator
 from holdfast.pipeline.fingerprint import fingerprint
 from holdfast.pipeline.paths import Path, Paths, paths_of
+from holdfast.runtime.spark.frames.plans import closes_by_windows
 
 
 def each_path(operator: PipelineOperator, split: Paths) -> list[PipelineOperator]:
@@ -19,6 +20,41 @@ def each_path(operator: PipelineOperator, split: Paths) -> list[PipelineOperator
     return [
         replace(operator, function=split.taking(path.name), kind=path.kind) for path in split.paths
     ]
+
+
+def hot_schema(
+    operator: PipelineOperator, schema: StructType, schemas: Mapping[str, StructType]
+) -> StructType:
+    """The columns of a split whose paths run along: theirs, and which path made a row.
+
+    Of any other union, its own.
+    """
+    split = paths_of(operator)
+    if split is None:
+        return schema
+    if len({closes_by_windows(schemas[name]) for name in operator.inputs}) > 1:
+        # What one gives out a batch later, the other has ruled out by its watermark.
+        raise BadInputError(
+            "some of its hot paths close by windows alone and some do not",
+            where=operator.name,
+            hint='use windows in all of them, or standby="cold"',
+        )
+    if split.column is None:
+        return schema
+    made = StructType([*schema, StructField(split.column, StringType(), nullable=False)])
+    own_column(operator, split, made)
+    return made
+
+
+def own_column(operator: PipelineOperator, split: Paths, schema: StructType) -> None:
+    """The column that names the path is none that rows have already; Spark ignores case."""
+    column = split.column
+    if column is not None and [name.lower() for name in schema.names].count(column.lower()) > 1:
+        raise BadInputError(
+            f"its rows have a column {column!r} already",
+            where=operator.name,
+            hint="have the path named in another one",
+        )
 
 
 def same_columns(

@@ -57,8 +57,12 @@ class Rehearsals:
         """Rehearse a segment, of a split on one of its paths; whether rows have got through."""
         with self._one:
             if not self._done.get((segment.name, path)):
+                deployment = self._deployment
+                if path:  # of hot paths, it reads the one that it takes
+                    deployment = deployment.on_path(segment.name, path)
+                    segment = deployment.segment(segment.name)
                 self._done[segment.name, path] = rehearse(
-                    segment, self._deployment, self._real, self._folder, make
+                    segment, deployment, self._real, self._folder, make
                 )
             return self._done[segment.name, path]
 

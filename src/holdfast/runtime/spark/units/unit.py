@@ -114,7 +114,7 @@ class SparkUnit:
         if query is not None:
             # stop() waits for the batch in hand: not on the caller's thread. A path that is left
             # may hang in a function, or hold memory that another one is to have.
-            workers = self.run_id if self.context.segment.paths else ""
+            workers = self.run_id if self.context.segment.alone else ""
             threading.Thread(target=end_query, args=(query, workers), daemon=True).start()
 
     @property

@@ -1,0 +1,144 @@
+"""Hot paths: judged whether they carry or not, tried out where they run."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.control.test_paths import POLICY_WITH_PATHS, SCORE, SRC, SplitWorld
+
+from holdfast.cli.live import failures
+from holdfast.control.coordinator import Coordinator
+from holdfast.control.hot import ILL_S, hot_paths
+from holdfast.control.view import view
+from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.health.nexus.classify import Nexus
+from holdfast.health.nexus.rules import NoOutput, Suspended
+
+pytestmark = pytest.mark.unit
+
+MODEL, RULES = UnitId(segment="score.model"), UnitId(segment="score.rules")
+HOT = {"score.model": ("score", "model"), "score.rules": ("score", "rules")}
+
+
+class HotWorld(SplitWorld):
+    """A source, two paths that run along, and what takes the rows of one."""
+
+    def __init__(self):
+        policy = replace(POLICY_WITH_PATHS, workers=3, alone=("score.model", "score.rules"))
+        super().__init__((SRC, MODEL, RULES, SCORE), policy)
+
+    def made(self):
+        return Coordinator(
+            pipeline="p",
+            units=self.units,
+            policy=self.policy,
+            splits={"score": {"model": "1", "rules": "1"}},
+            hot=HOT,
+            nexus=Nexus([NoOutput(hold_s=1.0, early=0), Suspended()]),
+        )
+
+
+@pytest.fixture
+def world():
+    made = HotWorld()
+    for name in ("n0", "n1", "n2"):
+        made.join(name)
+    made.join("s0", spare=True)
+    made.all_run(6)
+    assert made.all_running()
+    return made
+
+
+def suspend(world, unit, *, seconds):
+    node = world.where(unit)
+    for _ in range(round(seconds / 0.25)):
+        world.now += 0.25
+        if node in world.coordinator.state.nodes:
+            world.beat(node, suspended=1)
+
+
+def test_the_segments_are_told_by_the_deployment():
+    """With the split and the path that each is."""
+    segments = (
+        Segment(name="score.rules", kind="inner", operators=("r",), path="score:model/slow"),
+        Segment(name="score", kind="inner", operators=("score",)),
+    )
+    made = Deployment(pipeline="p", epoch_s=1.0, segments=segments, fingerprints={})
+    assert hot_paths(made) == {"score.rules": ("score", "model/slow")}
+
+
+def test_a_path_that_fails_is_left_and_goes_on_running(world):
+    """Only what takes the rows changes; its own unit is where it was."""
+    node = world.where(MODEL)
+    suspend(world, MODEL, seconds=1.0)
+    assert (world.split.active, world.records.changes) == ("rules", ["model", "rules"])
+    assert world.where(MODEL) == node
+    assert world.breaker("model").state == "open"
+
+
+def test_a_path_that_does_not_carry_is_judged_as_well(world):
+    """So that nothing that is broken is ever taken."""
+    suspend(world, RULES, seconds=1.0)
+    assert (world.split.active, world.breaker("rules").state) == ("model", "open")
+    assert world.records.changes == ["model"]
+
+
+def test_on_trial_it_is_sound_when_it_has_caught_up(world):
+    """No node is asked to run anything."""
+    suspend(world, MODEL, seconds=1.0)
+    node = world.where(MODEL)
+    for batch in range(9, 20):
+        world.set(node, MODEL, waiting=30, batch=batch)
+        world.advance(0.5)
+    assert world.breaker("model").state == "half-open"
+    assert world.probes == {}
+    world.set(node, MODEL, waiting=1, batch=20)
+    world.now += 0.25
+    world.beat(node)
+    assert (world.breaker("model").state, world.split.active) == ("closed", "model")
+    assert world.breaker("model").why == "it runs along and has caught up"
+
+
+def test_one_that_keeps_failing_takes_its_node_down(world):
+    """It may leak, and nobody else runs there."""
+    node = world.where(MODEL)
+    suspend(world, MODEL, seconds=ILL_S + 2)
+    assert node not in world.coordinator.state.nodes
+
+
+def test_a_held_unit_is_tried_again_with_its_path(world):
+    """When the path is on trial, or trusted by hand."""
+    for _ in range(8):
+        world.set(world.where(MODEL), MODEL, state="failed", error="ValueError: no")
+        world.beat(world.where(MODEL))
+        if world.phase(MODEL) == "held":
+            break
+        world.advance(1.0)
+        world.all_run(2)
+        if world.where(MODEL) is None:
+            break
+    assert world.breaker("model").state in ("open", "half-open")
+    world.ask("close", "model")
+    world.all_run(3)
+    assert world.phase(MODEL) == "running"
+
+
+def test_a_held_path_is_no_failure_of_the_run(world):
+    """Its split goes on by another one, and its breaker has it tried again."""
+    for _ in range(world.policy.retries.limit + 1):
+        world.set(world.where(MODEL), MODEL, state="failed", error="ValueError: no")
+        world.beat(world.where(MODEL))
+        if world.phase(MODEL) == "held":
+            break
+        world.all_run(8)
+    shown = view(world.coordinator, world.now)
+    held = next(unit for unit in shown.units if unit.phase == "held")
+    assert (held.unit, held.path) == ("score.model.0#0", "score:model")
+    assert (shown.status, failures(shown)) == ("running", [])
+
+
+def test_what_takes_the_rows_is_no_path(world):
+    """Its failure is repaired like any other, and opens no breaker."""
+    world.set(world.where(SCORE), SCORE, state="failed", error="ValueError: no")
+    world.beat(world.where(SCORE))
+    assert {item.state for item in world.split.paths} == {"closed"}
+    assert world.records.changes == ["model"]
