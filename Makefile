@@ -26,7 +26,7 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml scripts/make_venv
 demo: venv  ## profile, plan, run, break and check the word count: under 3 minutes
 	$(BIN)/holdfast demo
 
-check: venv lint types unit  ## lint, types and unit tests: two to three minutes
+check: venv lint types unit  ## lint, types and unit tests: one to two minutes
 
 lint: venv
 	$(BIN)/ruff check .

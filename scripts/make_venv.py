@@ -52,6 +52,8 @@ def run(*command: str) -> None:
         subprocess.run(command, check=True)
     except subprocess.CalledProcessError as error:
         sys.exit(f"failed with exit code {error.returncode}: {' '.join(command)}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; the same command goes on where this one stopped")
 
 
 if __name__ == "__main__":

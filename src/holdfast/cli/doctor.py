@@ -142,22 +142,21 @@ def _versions(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def _java() -> Iterator[Finding]:
-    """Java, and the archive of classes that starts it faster; both need PySpark to be asked."""
+    """Java, and the archive of classes that starts it faster, which is of one PySpark."""
     from holdfast.errors import BadInputError
+    from holdfast.runtime.spark.start.java import java_program, java_version
 
     try:
-        from holdfast.runtime.spark.start.archive import archive_path
-        from holdfast.runtime.spark.start.java import find_java_home, java_version
-    except ModuleNotFoundError:
-        return
-    try:
-        home = find_java_home() or os.environ.get("JAVA_HOME")
-        java = Path(home) / "bin" / "java" if home else Path(shutil.which("java") or "java")
-        yield Finding(what="Java", state="ok", found=f"{java_version(java)} ({java})")
-        archive = archive_path()
+        java = java_program()
     except BadInputError as error:
         yield Finding(what="Java", state="problem", found=error.what, todo=error.hint)
         return
+    yield Finding(what="Java", state="ok", found=f"{java_version(java)} ({java})")
+    try:
+        from holdfast.runtime.spark.start.archive import archive_path
+    except ModuleNotFoundError:
+        return
+    archive = archive_path()
     if archive.exists():
         size = archive.stat().st_size / 1e6
         yield Finding(what="class archive", state="ok", found=f"{archive} ({size:.0f} MB)")

@@ -73,7 +73,7 @@ def grounds(app: str, pipeline: Pipeline, stats: Path | None, method: str) -> Gr
         raise BadInputError(
             f"method {method} needs to know what its operators take, and nothing was measured",
             where=pipeline.name,
-            hint=f"holdfast profile {app} measures it; --method joint plans without",
+            hint=f"{_profiling(app)} measures it; --method joint plans without",
         )
     return _assumed(app, pipeline)
 
@@ -105,8 +105,13 @@ def _assumed(app: str, pipeline: Pipeline) -> Grounds:
             },
         ),
         said=f"Assumed, not measured: {whose}, {load}, no state. Under load recoveries take longer "
-        f"and results come later than said here; holdfast profile {app} measures how much.",
+        f"and results come later than said here; {_profiling(app)} measures how much.",
     )
+
+
+def _profiling(app: str) -> str:
+    """What to type: a pipeline of a script or notebook has no file to name."""
+    return f"holdfast profile {app}" if app else "holdfast.profile(pipeline)"
 
 
 def refuse_unknown(found: Grounds, *, max_overhead: object) -> None:

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from holdfast.pipeline import Pipeline
+    from holdfast.plan import Plan
     from holdfast.prove.judge import Comparison, Recovered
     from holdfast.prove.result import Audience, Proof, Struck
+    from holdfast.prove.run import Proving
     from holdfast.topology.graph import Topology
 
 _WIDTH = 56
@@ -74,31 +77,22 @@ def prove(
 
     from holdfast.cli.check import note, sound_pipeline
     from holdfast.plan.document import load_plan
-    from holdfast.prove.run import Proving
     from holdfast.prove.run import prove as run_proof
-    from holdfast.quantities import parse_time
 
     app = absolute_app(app)
     planned = load_plan(plan)
     pipeline = sound_pipeline(app, note)
-    deployment = make_deployment(pipeline, plan=planned)
-    count = plan_nodes(planned, nodes, otherwise=2)
-    proving = Proving(
-        app=app,
-        pipeline=pipeline,
-        deployment=deployment,
-        plan=planned,
+    proving = made_proving(
+        app,
+        pipeline,
+        planned,
         faults=faults,
-        nodes=count,
-        together=plan_together(planned, deployment, count),
-        spares=plan_spares(planned, spares),
+        nodes=nodes,
+        spares=spares,
         seed=seed,
-        max_recovery=None
-        if max_recovery is None
-        else parse_time(max_recovery, where="--max-recovery"),
-        tentative=tentative(tentative_after or NEVER, pipeline, deployment, planned),
+        max_recovery=max_recovery,
+        tentative_after=tentative_after,
     )
-    require_apart(deployment, nodes=count, domains=proving.domains)
     where = run_dir or Path(tempfile.mkdtemp(prefix=f"holdfast-prove-{pipeline.name}-"))
     check_new(where)
     if report is not None and not report.parent.is_dir():
@@ -118,6 +112,43 @@ def prove(
         console.print(f"run directory: {proof.run_dir}", soft_wrap=True)
     if not proof.ok:
         raise typer.Exit(1)
+
+
+def made_proving(
+    app: str,
+    pipeline: Pipeline,
+    plan: Plan,
+    *,
+    faults: int,
+    nodes: int | None,
+    spares: int | None,
+    seed: int,
+    max_recovery: str | None = None,
+    tentative_after: str | None = None,
+) -> Proving:
+    """What is to be proved, with the plan's own nodes and spares where none are asked for."""
+    from holdfast.prove.run import Proving
+    from holdfast.quantities import parse_time
+
+    deployment = make_deployment(pipeline, plan=plan)
+    count = plan_nodes(plan, nodes, otherwise=2)
+    proving = Proving(
+        app=app,
+        pipeline=pipeline,
+        deployment=deployment,
+        plan=plan,
+        faults=faults,
+        nodes=count,
+        together=plan_together(plan, deployment, count),
+        spares=plan_spares(plan, spares),
+        seed=seed,
+        max_recovery=None
+        if max_recovery is None
+        else parse_time(max_recovery, where="--max-recovery"),
+        tentative=tentative(tentative_after or NEVER, pipeline, deployment, plan),
+    )
+    require_apart(deployment, nodes=count, domains=proving.domains)
+    return proving
 
 
 def check_new(run_dir: Path) -> None:

@@ -188,9 +188,8 @@ def _deaths(plan: JointPlan, back: Latency, unit: str) -> Iterator[str]:
             "a unit that is lost together with its follower recovers as if it had none"
         )
     if len(plan.nodes) <= 1:
-        lost = "a node" if plan.replicas else "everything"
         yield (
-            f"if {lost} is lost at once, results are complete again after "
+            f"if a node is lost with all it runs, results are complete again after "
             f"{back.median:.3g} {unit}, p95 {back.p95:.3g} {unit}"
         )
         return

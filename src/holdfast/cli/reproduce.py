@@ -64,8 +64,16 @@ def reproduce(
     if paper is not None and everything:
         raise BadInputError("goes without a paper", where="--all", hint="leave one of them out")
     chosen = FIGURES if paper is None else find(paper, figure)
+    left: tuple[Figure, ...] = ()
     if figure is None:
+        left = tuple(item for item in chosen if item.measured)
         chosen = tuple(item for item in chosen if not item.measured)
+    if not chosen:
+        raise BadInputError(
+            "has only figures that are measured on Spark, minutes each",
+            where=f"reproduce {paper}",
+            hint=f"name one: {', '.join(item.figure for item in left)}",
+        )
     folder = out if out is not None or as_json else _OUT
     effort = Effort(
         full=full, clock=_cpu_clock(), topology=_shipped, lab=_lab, paths_lab=_paths_lab
@@ -75,6 +83,8 @@ def reproduce(
         typer.echo(json.dumps({"figures": [item.to_json() for item in made]}))
     elif folder is not None and len(made) > 1:
         typer.echo(f"all of them: {folder / 'index.md'}")
+    if left:
+        typer.echo(_left_out(left), err=as_json)
 
 
 def _make(
@@ -96,6 +106,12 @@ def _make(
     if folder is not None and len(made) > 1:
         (folder / "index.md").write_text(index(made), encoding="utf-8")
     return made
+
+
+def _left_out(left: tuple[Figure, ...]) -> str:
+    """What was not made, and how to have it made."""
+    named = ", ".join(f"{item.paper} {item.figure}" for item in left)
+    return f"not made, because measured on Spark, minutes each: {named}; name one to make it"
 
 
 def _list(as_json: bool) -> None:

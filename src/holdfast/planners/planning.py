@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -72,6 +72,12 @@ def make_best_plan(
     A joint plan that cannot keep a bound says the nearest one that can be kept; so the shortest
     recovery is the nearest to a bound of nothing, with all other bounds as they are.
     """
+    if objective not in get_args(Objective):
+        raise BadInputError(
+            f"there is no objective {objective!r}",
+            where="objective",
+            hint=f"write one of {', '.join(get_args(Objective))}",
+        )
     if objective == "cheapest":
         return make_plan(planner, topology, request, solve, clock)
     if planner.method != "joint":

@@ -11,6 +11,8 @@ from holdfast.reproduce.model import Box, Panel, Reproduction
 COLORS = ("#1f6f8b", "#c1553b", "#6a8d3a", "#8a5aa8", "#c79a2b", "#4b4b4b")
 STYLES = ("-", "--", "-.", ":")
 MOST_COLUMNS = 3
+MOST_DECADES = 1e3
+"""A longer logarithmic axis has labels at its powers of ten alone."""
 
 
 def draw(made: Reproduction, path: Path) -> None:
@@ -50,8 +52,10 @@ def _panel(axes: Any, panel: Panel) -> None:
         _boxes(axes, panel.boxes)
     if panel.log_x:
         axes.set_xscale("log")
+        _where_measured(axes, panel)
     if panel.log_y:
         axes.set_yscale("log")
+        _plain_numbers(axes.yaxis)
     if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right")
     axes.set_title(panel.title, fontsize=10)
@@ -61,6 +65,28 @@ def _panel(axes: Any, panel: Panel) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if panel.lines:
         axes.legend(frameon=False, fontsize=8)
+
+
+def _where_measured(axes: Any, panel: Panel) -> None:
+    """Ticks at the values that were tried: those of a logarithmic axis run into each other."""
+    tried = sorted({x for line in panel.lines for x in line.x})
+    axes.set_xticks(tried, [f"{x:g}" for x in tried])
+    axes.minorticks_off()
+
+
+def _plain_numbers(axis: Any) -> None:
+    """1, 2, 5, 10 instead of powers, which say nothing on an axis shorter than a decade."""
+    from matplotlib.ticker import (  # noqa: PLC0415  loads slowly
+        FuncFormatter,
+        LogLocator,
+        NullFormatter,
+    )
+
+    low, high = axis.get_view_interval()
+    short = high / low < MOST_DECADES
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if short else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _boxes(axes: Any, boxes: tuple[Box, ...]) -> None:

@@ -28,7 +28,7 @@ _HOME = Path(".holdfast")
 _TOPOLOGIES = (".yaml", ".yml", ".json")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ShownPlan:
     """A plan with what it is of; in Jupyter it is drawn."""
 
@@ -41,6 +41,10 @@ class ShownPlan:
         from holdfast.cli.sentences import sentence  # noqa: PLC0415 - see holdfast/__init__
 
         return "\n".join(filter(None, (sentence(self.topology, self.plan), self.grounds)))
+
+    def __repr__(self) -> str:
+        """What a Python shell shows: all fields of a plan and its topology are pages."""
+        return str(self)
 
     def _repr_svg_(self) -> str:
         from holdfast.draw import draw_svg, plan_marks  # noqa: PLC0415 - see holdfast/__init__
@@ -194,33 +198,16 @@ def prove(
     import tempfile  # noqa: PLC0415 - as above
 
     from holdfast.cli.check import note, sound_pipeline  # noqa: PLC0415 - as above
-    from holdfast.cli.deployment import (  # noqa: PLC0415 - as above
-        make_deployment,
-        plan_nodes,
-        plan_spares,
-        plan_together,
-    )
+    from holdfast.cli.prove import made_proving  # noqa: PLC0415 - as above
     from holdfast.plan.document import load_plan  # noqa: PLC0415 - as above
     from holdfast.prove.result import Audience  # noqa: PLC0415 - as above
-    from holdfast.prove.run import Proving  # noqa: PLC0415 - as above
     from holdfast.prove.run import prove as run_proof  # noqa: PLC0415 - as above
 
     file = _file(app)
     pipeline = sound_pipeline(file, note)
     planned = plan.plan if isinstance(plan, ShownPlan) else load_plan(Path(plan))
-    deployment = make_deployment(pipeline, plan=planned)
-    count = plan_nodes(planned, nodes, otherwise=2)
-    proving = Proving(
-        app=file,
-        pipeline=pipeline,
-        deployment=deployment,
-        plan=planned,
-        faults=faults,
-        nodes=count,
-        together=plan_together(planned, deployment, count),
-        spares=plan_spares(planned, spares),
-        seed=seed,
-        max_recovery=None,
+    proving = made_proving(
+        file, pipeline, planned, faults=faults, nodes=nodes, spares=spares, seed=seed
     )
     where = run_dir or tempfile.mkdtemp(prefix=f"holdfast-prove-{pipeline.name}-")
     return run_proof(proving, Path(where), Audience())

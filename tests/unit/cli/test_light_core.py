@@ -74,8 +74,26 @@ def test_what_needs_an_extra_says_which(tmp_path, args, line):
     assert len(said.stderr.strip().splitlines()) == 1, said.stderr
 
 
-def test_the_shell_completes_commands(tmp_path):
+def test_the_doctor_looks_at_java_without_pyspark(tmp_path):
+    """Somebody who is about to install it wants to know."""
+    said = holdfast(tmp_path, "doctor")
+    assert "Java" in said.stdout
+    assert "class archive" not in said.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pr", ["profile", "prove"]),
+        ("run --nod", ["--nodes"]),
+        ("plan app.py --objective fast", ["fastest-recovery"]),
+        # Nothing of ours, so the shell offers file names (`complete -o default`).
+        ("run ap", []),
+    ],
+)
+def test_the_shell_completes_commands(tmp_path, typed, offered):
     """What `--install-completion` puts into a shell asks for, and gets."""
+    (tmp_path / "app.py").touch()
     code = "import sys; sys.argv = ['holdfast']; from holdfast.cli import main; main()"
     said = subprocess.run(
         [sys.executable, "-c", code],
@@ -86,8 +104,8 @@ def test_the_shell_completes_commands(tmp_path):
         env={
             **os.environ,
             "_HOLDFAST_COMPLETE": "complete_bash",
-            "COMP_WORDS": "holdfast pr",
-            "COMP_CWORD": "1",
+            "COMP_WORDS": f"holdfast {typed}",
+            "COMP_CWORD": str(len(typed.split())),
         },
     )
-    assert said.stdout.split() == ["profile", "prove"]
+    assert said.stdout.split() == offered

@@ -40,6 +40,18 @@ def test_json_is_one_object_and_writes_nothing(holdfast, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_needs_spark_is_named_and_left_out(holdfast, monkeypatch):
+    """A paper without a figure makes what can be planned, and says what it did not make."""
+    from holdfast.reproduce import ppa
+
+    drawn = [item for item in ppa.FIGURES if item.measured or item.figure == "11"]
+    monkeypatch.setattr("holdfast.reproduce.FIGURES", tuple(drawn))
+    said = holdfast("reproduce", "--all", "--json")
+    (made,) = json.loads(said.out)["figures"]
+    assert made["figure"] == "11"
+    assert "measured on Spark, minutes each: ppa 8, ppa 9, ppa 10, ppa 12;" in said.err
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -47,6 +59,7 @@ def test_json_is_one_object_and_writes_nothing(holdfast, tmp_path, monkeypatch):
         (("ftc", "--all"), "goes without a paper"),
         (("nobody",), "no paper 'nobody'"),
         (("ftc", "5"), "no figure '5'"),
+        (("spate",), "only figures that are measured on Spark, minutes each; name one: 9, 10, 11"),
         (("ftc", "3", "--out", "/proc/nowhere"), "cannot be written"),
     ],
 )

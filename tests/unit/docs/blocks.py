@@ -1,6 +1,7 @@
 """The code blocks of README, tutorial and guides, each with what a test does with it.
 
-A comment right before a block says so: `<!-- block: KIND [FILE] -->`.
+A comment right before a block says so: `<!-- block: KIND [FILE] -->`. A block that no test runs
+says why: `<!-- block: KIND REASON -->`.
 
 | kind | what is done |
 |---|---|
@@ -10,9 +11,9 @@ A comment right before a block says so: `<!-- block: KIND [FILE] -->`.
 | `run-full` | commands, run on Spark by `make chaos`; always checked against the command line |
 | `session` | commands of one session: run, look and kill while it runs, verify after it; likewise |
 | `stranger` | commands that `scripts/stranger.py` types into a fresh clone; likewise checked |
-| `parse` | commands that a test cannot run; ours are checked against the command line |
+| `parse REASON` | commands that no test runs as they are; ours exist, with their options |
 | `faults` | a schedule of faults, read |
-| `output` | what somebody saw; not compared |
+| `output REASON` | what somebody saw, or a file; not compared |
 | `picture` | a drawing |
 """
 
@@ -35,6 +36,7 @@ KINDS = frozenset(
         *("faults", "output", "picture"),
     }
 )
+NOT_RUN = frozenset({"parse", "output"})
 _FENCE = re.compile(
     r"(?:^<!-- block: (?P<said>[^>]*?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,

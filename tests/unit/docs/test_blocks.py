@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.unit.docs.blocks import KINDS, PAGES, ROOT, blocks, commands
+from tests.unit.docs.blocks import KINDS, NOT_RUN, PAGES, ROOT, blocks, commands
 
 from holdfast.cli import app
 from holdfast.faults.schedule import read_schedule
@@ -27,6 +27,12 @@ def test_every_block_says_what_it_is(page):
     assert found
     assert [f"{b.where}: {b.kind!r}" for b in found if b.kind not in KINDS] == []
     assert page.read_text().count("\n```") == 2 * len(found)
+
+
+@pages
+def test_every_block_that_is_not_run_says_why(page):
+    """In the comment before it, where whoever changes the block reads it."""
+    assert [b.where for b in blocks(page) if b.kind in NOT_RUN and not b.file] == []
 
 
 @pages

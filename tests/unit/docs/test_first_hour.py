@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from scripts.addresses import addresses
 from scripts.stranger import FailedError, lines_of
 from tests.unit.docs.blocks import ROOT
 
-from holdfast import plan
+from holdfast import BadInputError, Console, Pipeline, Rate, plan
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +51,28 @@ def test_a_script_plans_a_topology_file():
     shown = plan(ROOT / "examples/topologies/trending.yaml", max_recovery="6s")
     assert shown.plan.feasible
     assert "every recovery of trending" in str(shown)
+    assert repr(shown) == str(shown)  # a shell shows the sentence, not pages of fields
+
+
+def test_an_objective_that_does_not_exist_is_named_with_those_that_do():
+    """From a script, where no command line has looked at it before."""
+    with pytest.raises(BadInputError, match="no objective 'cheep'; write one of cheapest, fastest"):
+        plan(ROOT / "examples/topologies/trending.yaml", objective="cheep")
+
+
+def test_what_a_pipeline_without_a_file_assumes_can_be_measured():
+    """The sentence names the call, not a command without its file."""
+    pipeline = Pipeline("rows")
+    pipeline.sink("out", pipeline.source("rows-in", Rate(1)), Console())
+    assert "holdfast.profile(pipeline) measures how much" in str(plan(pipeline))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/guides/quickstart.md"])
+def test_what_a_page_installs_is_enough_for_what_it_types(page):
+    """They run, plan and plot: three extras, which one name has."""
+    installed = re.findall(r"pip install '?holdfast\[(.*?)\]", (ROOT / page).read_text())
+    assert installed
+    assert all("all" in extras.split(",") for extras in installed)
 
 
 def test_ctrl_c_while_starting_is_no_traceback(tmp_path):

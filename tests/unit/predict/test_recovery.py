@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -295,14 +296,9 @@ def test_a_unit_that_is_no_time_is_refused() -> None:
         RecoveryModel(replace(PAIR, unit=UnitsOfMeasure(time="tick", size="B")))
 
 
-@settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 10_000), data=st.data())
-def test_more_load_never_helps(seed: int, data: st.DataObject) -> None:
-    """Batches and latency do not decrease with load: planners climb on this."""
-    topology, request = random_joint_problem(seed)
-    found = RecoveryModel(topology, request.statistics)
-    parts = segments_of(topology, set(range(len(topology.operators))))
-    plan = [
+def drawn_plan(data: st.DataObject, parts: Sequence[tuple[int, ...]]) -> list[SegmentPlan]:
+    """Segments with any intervals and snapshots."""
+    return [
         SegmentPlan(
             operators=part,
             interval_s=data.draw(st.sampled_from([1.0, 2.0, 8.0])),
@@ -310,6 +306,16 @@ def test_more_load_never_helps(seed: int, data: st.DataObject) -> None:
         )
         for part in parts
     ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), data=st.data())
+def test_more_load_never_helps(seed: int, data: st.DataObject) -> None:
+    """Batches and latency do not decrease with load: planners climb on this."""
+    topology, request = random_joint_problem(seed)
+    found = RecoveryModel(topology, request.statistics)
+    parts = segments_of(topology, set(range(len(topology.operators))))
+    plan = drawn_plan(data, parts)
     low, high = sorted(data.draw(st.tuples(*[st.floats(0, 2.0 * found.machine.cores)] * 2)))
     before, after = (found.pace(plan, uncut_cpu=1.0, at_cpu=load) for load in (low, high))
     assert (before.batch_s <= after.batch_s).all()
@@ -324,14 +330,7 @@ def test_recoveries_keep_their_floors(seed: int, data: st.DataObject) -> None:
     found = RecoveryModel(topology, request.statistics)
     cuts = data.draw(st.sets(st.sampled_from(range(len(topology.operators)))))
     parts = segments_of(topology, set(found.forced) | cuts)
-    plan = [
-        SegmentPlan(
-            operators=part,
-            interval_s=data.draw(st.sampled_from([1.0, 2.0, 8.0])),
-            snapshot_batches=data.draw(st.sampled_from([1, 10])),
-        )
-        for part in parts
-    ]
+    plan = drawn_plan(data, parts)
     home = [data.draw(st.integers(0, 2)) for _ in plan]
     nodes = [[i for i in range(len(plan)) if home[i] == node] for node in range(3)]
     spares = data.draw(st.integers(0, 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from holdfast.errors import BadInputError
 from holdfast.reproduce import FIGURES, PAPERS, Claim, Effort, find
 from holdfast.reproduce.accuracy import Tasks, jams, top_pages
 from holdfast.reproduce.fastrecover import METHODS
+from holdfast.reproduce.fastrecover_spread import _spread_verdict
 from holdfast.reproduce.ftc import TABLE_III
 from holdfast.reproduce.model import Box, Line, Panel, Reproduction
 from holdfast.reproduce.page import index, markdown, shown
@@ -275,6 +277,31 @@ def test_pages_have_the_table_the_claims_and_the_pictures(tmp_path):
         draw(made, tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert json.dumps(made.to_json())
+
+
+def test_logarithmic_axes_have_plain_numbers(tmp_path):
+    """At the values that were tried; labels of powers ran into each other."""
+    times = Panel(
+        title="t",
+        x_label="n",
+        y_label="ms",
+        lines=(Line(label="l", x=(30.0, 60.0, 240.0), y=(4.0, 5.0, 50.0)),),
+        log_x=True,
+        log_y=True,
+    )
+    draw(replace(small(), panels=(times,)), tmp_path / "a.svg")
+    said = re.findall(r"<!-- (.*?) -->", (tmp_path / "a.svg").read_text())
+    assert said == ["30", "60", "240", "n", "5", "10", "20", "50", "ms", "t", "l"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(10.8, "partly"), (5.2, "holds"), (2.0, "partly"), (1.1, "differs")]
+)
+def test_a_spread_is_like_the_printed_one_or_not(ours, verdict):
+    """Twice as wide as the thesis says is not what it says."""
+    found, why = _spread_verdict("1Segment", 5.0, ours)
+    assert found == verdict
+    assert bool(why) == (verdict != "holds")
 
 
 def test_tables_and_lines_that_do_not_fit_are_refused():

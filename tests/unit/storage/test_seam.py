@@ -7,7 +7,7 @@ that kind, and is added on purpose, or goes through `holdfast.storage`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ LISTED = {
     "cli/demo.py": ("exists iterdir mkdir shutil.rmtree write_text", INPUT),
     "cli/demo_planners.py": ("mkdir write_text", INPUT),
     "cli/doctor.py": (
-        "exists is_dir os.link read_text shutil.disk_usage shutil.which st_size stat "
+        "exists is_dir os.link read_text shutil.disk_usage st_size stat "
         "tempfile.TemporaryDirectory write_bytes",
         MACHINE,
     ),
@@ -64,9 +64,10 @@ LISTED = {
     "inputs.py": ("read_bytes st_size stat", INPUT),
     "pipeline/load.py": ("is_file", INPUT),
     "profile/cache.py": ("exists mkdir replace st_mtime stat write_text", MACHINE),
+    "profile/__main__.py": ("os.fdopen", MACHINE),
     "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
     "rundir/application.py": ("is_file", INPUT),
-    "rundir/endpoint.py": ("os.open read_text replace unlink", CONTROL),
+    "rundir/endpoint.py": ("os.fdopen os.open read_text replace unlink", CONTROL),
     "rundir/paths.py": ("glob iterdir", MACHINE),
     "runtime/checking.py": (
         "iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
@@ -83,6 +84,7 @@ LISTED = {
     "runtime/node/program.py": ("mkdir touch", MACHINE),
     "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/frames/sabotage.py": ("read_text", APART),
+    "runtime/spark/io/files.py": ("pyarrow.parquet.ParquetFile", INPUT),
     "runtime/spark/start/archive.py": (
         "exists fcntl.flock glob mkdir open read_text replace unlink write_text",
         MACHINE,
@@ -104,12 +106,15 @@ LISTED = {
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/units/life.py": ("iterdir read_text", MACHINE),
     "runtime/units/exporters.py": (
-        "glob mkdir open os.fsync os.link sync_folder unlink",
+        "glob mkdir open os.fsync os.link pyarrow.parquet.write_table sync_folder unlink",
         SINK,
     ),
     "runtime/units/superseded.py": ("is_dir iterdir sync_folder unlink", SINK),
     "runtime/units/tables.py": ("sqlite3.connect", SINK),
-    "runtime/units/tentative.py": ("mkdir open os.fsync os.link sync_folder unlink", SINK),
+    "runtime/units/tentative.py": (
+        "mkdir open os.fsync os.link pyarrow.parquet.write_table sync_folder unlink",
+        SINK,
+    ),
     "runtime/units/files.py": (
         "is_file os.listdir os.scandir st_mtime_ns st_size stat",
         INPUT,
@@ -120,7 +125,7 @@ LISTED = {
     ),
     "runtime/units/work.py": ("read_text", MACHINE),
     "scripting/__init__.py": (
-        "glob mkdir sqlite3.connect tempfile.mkdtemp write_text",
+        "glob mkdir pyarrow.parquet.read_table sqlite3.connect tempfile.mkdtemp write_text",
         INPUT,
     ),
     "testing/path_trials.py": ("exists st_mtime stat", APART),
@@ -128,11 +133,17 @@ LISTED = {
         "exists mkdir os.link os.listdir read_text replace shutil.copyfile unlink write_text",
         FAKE,
     ),
-    "testing/pipelines.py": ("glob tempfile.TemporaryDirectory", FAKE),
+    "testing/pipelines.py": (
+        "glob pyarrow.parquet.read_table tempfile.TemporaryDirectory",
+        FAKE,
+    ),
     "testing/trial_runs.py": ("write_text", INPUT),
     "topology/files.py": ("write_text", INPUT),
     "verify/keep.py": ("mkdir shutil.copyfile", APART),
-    "verify/sinks.py": ("is_dir is_file iterdir read_bytes read_text sqlite3.connect", APART),
+    "verify/sinks.py": (
+        "is_dir is_file iterdir pyarrow.parquet.read_table read_bytes read_text sqlite3.connect",
+        APART,
+    ),
     "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
     "verify/tentative.py": ("is_dir is_file iterdir sqlite3.connect", APART),
 }
@@ -145,6 +156,7 @@ PATH_METHODS = {
     "hardlink_to",
     "is_dir",
     "is_file",
+    "is_symlink",
     "iterdir",
     "lstat",
     "memory_map",
@@ -168,6 +180,8 @@ PATH_METHODS = {
 OS_FUNCTIONS = {
     "access",
     "chmod",
+    "copy_file_range",
+    "fdopen",
     "fstat",
     "fsync",
     "link",
@@ -190,9 +204,38 @@ OS_FUNCTIONS = {
     "utime",
     "walk",
 }
+OF_PATHS_ALONE = {
+    "hardlink_to",
+    "iterdir",
+    "read_bytes",
+    "read_text",
+    "rglob",
+    "rmdir",
+    "symlink_to",
+    "write_bytes",
+    "write_text",
+}
+"""Methods that nothing else has: to hand one on is to use it."""
 OS_PATH_FUNCTIONS = {"exists", "getmtime", "getsize", "isdir", "isfile", "lexists", "samefile"}
-MODULES = {"fcntl", "mmap", "shutil", "sqlite3", "tempfile"}
-"""Modules whose functions touch files."""
+FUNCTIONS = {
+    "os": OS_FUNCTIONS,
+    "os.path": OS_PATH_FUNCTIONS,
+    "pyarrow.parquet": {"ParquetFile", "ParquetWriter", "read_table", "write_table"},
+    "io": {"FileIO", "open"},
+    "numpy": {"fromfile", "load", "memmap", "save", "savez"},
+}
+"""Modules some of whose functions touch files."""
+MODULES = {
+    "fcntl",
+    "glob",
+    "mmap",
+    "pyarrow.dataset",
+    "pyarrow.fs",
+    "shutil",
+    "sqlite3",
+    "tempfile",
+}
+"""Modules all of whose functions do."""
 STATUS = {"st_atime", "st_ctime", "st_ino", "st_mtime", "st_mtime_ns", "st_nlink", "st_size"}
 STORAGE = {"LocalStorage", "remove_temporaries", "sync_folder"}
 """Of the local back end: others open a storage by its address, and do not ask which one it is."""
@@ -200,35 +243,68 @@ STORAGE = {"LocalStorage", "remove_temporaries", "sync_folder"}
 
 def uses(source: str) -> set[str]:
     """How a module touches a file system, as far as its text shows it."""
-    tree = ast.parse(source)
-    return {found for node in ast.walk(tree) for found in _uses(node)}
+    nodes = list(ast.walk(ast.parse(source)))
+    known = dict(bound for node in nodes for bound in _bound(node))
+    return {found for node in nodes for found in _uses(node, known)}
 
 
-def _uses(node: ast.AST) -> Iterator[str]:
+def _bound(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import gives to modules, and to `Path`."""
+    match node:
+        case ast.Import(names=names):
+            for alias in names:
+                yield (
+                    (alias.asname, alias.name) if alias.asname else (alias.name.split(".")[0],) * 2
+                )
+        case ast.ImportFrom(module=str(module), names=names):
+            for alias in names:
+                yield alias.asname or alias.name, f"{module}.{alias.name}"
+
+
+def _dotted(node: ast.AST, known: Mapping[str, str]) -> str:
+    """What an expression names, by what was imported; empty: none of that."""
+    match node:
+        case ast.Name(id=name):
+            return known.get(name, "")
+        case ast.Attribute(value=whose, attr=name):
+            outer = _dotted(whose, known)
+            return f"{outer}.{name}" if outer else ""
+    return ""
+
+
+def _uses(node: ast.AST, known: Mapping[str, str]) -> Iterator[str]:
     match node:
         case ast.Call(func=ast.Name(id="open")):
             yield "open"
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr=name)):
-            if name in OS_FUNCTIONS:
-                yield f"os.{name}"
-        case ast.Call(
-            func=ast.Attribute(value=ast.Attribute(value=ast.Name(id="os"), attr="path"), attr=name)
-        ):
-            if name in OS_PATH_FUNCTIONS:
-                yield f"os.path.{name}"
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)) if (
-            module in MODULES
-        ):
-            yield f"{module}.{name}"
         case ast.Call(func=ast.Attribute(value=whose, attr=name), args=arguments):
-            if name in PATH_METHODS and _is_path_method(ast.unparse(whose), name, len(arguments)):
+            module = _dotted(whose, known)
+            if module in MODULES:
+                yield f"{module}.{name}"
+            elif module in FUNCTIONS or module == "pathlib.Path":
+                pass  # seen without the call
+            elif name in PATH_METHODS and _is_path_method(ast.unparse(whose), name, len(arguments)):
                 yield name
-        case ast.ImportFrom(module="os" | "os.path" | "shutil" as module, names=names):
+        case ast.ImportFrom(module=str(module), names=names) if module in {*MODULES, *FUNCTIONS}:
             yield from (f"from {module} import {alias.name}" for alias in names)
         case ast.ImportFrom(module="holdfast.storage.local", names=names):
             yield from (alias.name for alias in names if alias.name in STORAGE)
         case ast.Attribute(attr=name) if name in STATUS:
             yield name
+    if isinstance(node, ast.Attribute):
+        yield from _named(node, known)
+
+
+def _named(node: ast.Attribute, known: Mapping[str, str]) -> Iterator[str]:
+    """Functions that may be called here or handed on: `os.replace`, `path.unlink`."""
+    module, name = _dotted(node.value, known), node.attr
+    if module in MODULES:
+        if name[0].islower():  # neither an exception nor a constant
+            yield f"{module}.{name}"
+    elif module in FUNCTIONS:
+        if name in FUNCTIONS[module]:
+            yield f"{module}.{name}"
+    elif (module == "pathlib.Path" and name in PATH_METHODS) or name in OF_PATHS_ALONE:
+        yield name
 
 
 def _is_path_method(whose: str, name: str, arguments: int) -> bool:
@@ -283,10 +359,23 @@ def test_every_entry_says_why():
         ('with path.open("rb") as file: ...', {"open"}),
         ("with path.open() as file: ...", {"open"}),
         ('open(f"{root}/origin")', {"open"}),
-        ("os.link(a, b)", {"os.link"}),
-        ("os.path.getmtime(a)", {"os.path.getmtime"}),
+        ("import os; os.link(a, b)", {"os.link"}),
+        ("import os as system; system.replace(a, b)", {"os.replace"}),
+        ("import os; list(map(os.unlink, paths))", {"os.unlink"}),
+        ("import os; os.path.getmtime(a)", {"os.path.getmtime"}),
+        ("from os import path; path.getmtime(a)", {"from os import path", "os.path.getmtime"}),
+        ("import os; os.getpid()", set()),
+        ("temporary.rename(path)", {"rename"}),
+        ("from pathlib import Path; Path.replace(a, b)", {"replace"}),
+        ("from pathlib import Path as P; P(a).rename(b)", {"rename"}),
+        ("atexit.register(path.write_text, text)", {"write_text"}),
+        ("import shutil; shutil.move(a, b)", {"shutil.move"}),
+        ("import shutil as sh; sh.copytree(a, b)", {"shutil.copytree"}),
+        ("from tempfile import mkdtemp", {"from tempfile import mkdtemp"}),
+        ("import sqlite3\ntry: ...\nexcept sqlite3.Error: ...", set()),
+        ("import pyarrow.parquet as pq; pq.write_table(rows, f)", {"pyarrow.parquet.write_table"}),
         ("from os import link", {"from os import link"}),
-        ("shutil.rmtree(folder)", {"shutil.rmtree"}),
+        ("import shutil; shutil.rmtree(folder)", {"shutil.rmtree"}),
         ("LocalStorage = 1", set()),
         ("from holdfast.storage.local import LocalStorage", {"LocalStorage"}),
         ('store.exists("origin")', set()),

@@ -15,8 +15,4 @@ from holdfast.planners.interface import Solve
 
 def line(core: Core, solve: Solve) -> tuple[bytearray, bool]:
     """Backups for parallel lines, and whether the search got to its end."""
-
-    def choose(core: Core, v: int, r: float, backed: bytearray) -> list[int]:
-        return walk(core, v, r, backed, shared=False)
-
-    return compute_ftc(core, choose, solve)
+    return compute_ftc(core, walk, solve)

@@ -67,11 +67,11 @@ def _search_index(core: Core) -> list[int]:
     return index
 
 
-def walk(core: Core, v: int, r: float, backed: bytearray, *, shared: bool) -> list[int]:
-    """One round where every task has at most one consumer (Algorithms 2 and 3, corrected).
+def walk(core: Core, v: int, r: float, backed: bytearray) -> list[int]:
+    """One round where every task has at most one consumer (Algorithm 2, corrected).
 
     Go downstream while the next task can still wait; the last task that may be a backup before it
-    cannot is chosen. With `shared`, a backup that is reached in time ends the round.
+    cannot is chosen.
     """
     times, caps, costs = core.times, core.caps, core.costs
     last = v if costs[v] < math.inf and not (backed[v] and r == 0.0) else None
@@ -80,8 +80,6 @@ def walk(core: Core, v: int, r: float, backed: bytearray, *, shared: bool) -> li
         if r + times[u] > caps[u]:
             # Caps fold forbidden tasks in, so an allowed one was passed before this can happen.
             return [] if last is None else [last]
-        if shared and backed[u]:
-            return []
         r += times[u]
         v = u
         if costs[u] < math.inf:

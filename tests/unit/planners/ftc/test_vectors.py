@@ -104,12 +104,24 @@ def test_algorithm_3_is_not_optimal_on_trees() -> None:
     """Theorem 2 is false: the corrected search takes two backups where one will do."""
     from holdfast.planners.ftc.problem import make_problem
     from holdfast.planners.ftc.reduce import core_of
-    from holdfast.planners.ftc.tree import searched
+    from holdfast.planners.ftc.rounds import compute_ftc
+
+    def search(core, v, r, backed):
+        """Downstream from a source; a backup that is reached in time ends it."""
+        last = None if backed[v] and r == 0.0 else v
+        while core.successors[v]:
+            (v,) = core.successors[v]
+            if r + core.times[v] > core.caps[v]:
+                return [last]
+            if backed[v]:
+                return []
+            r, last = r + core.times[v], v
+        return []
 
     times, edges = [8, 10, 1, 1, 10, 1], [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3)]
     problem = make_problem(topology_of(times, edges), PlanRequest(max_recovery=18.0))
     core = core_of(problem)
-    backed, _ = searched(core, Solve())
+    backed, _ = compute_ftc(core, search, Solve())
     assert sorted(core.members[v][0] for v, chosen in enumerate(backed) if chosen) == [1, 2]
     best = plan((times, edges, 18), "tree")
     assert numbers(best) == [2]

@@ -168,10 +168,14 @@ def test_so_many_nodes_as_asked_for() -> None:
     assert found.objective == pytest.approx(2 * REFERENCE_MACHINE.spare_cost.value)
 
 
-def test_an_outage_that_no_plan_avoids() -> None:
+@pytest.mark.sample(intervals=(4.0,))
+@pytest.mark.parametrize(("intervals", "snapshots"), [((4.0,), (10,)), ((1.0, 4.0), (1, 10))])
+def test_an_outage_that_no_plan_avoids(
+    intervals: tuple[float, ...], snapshots: tuple[int, ...]
+) -> None:
     """The nearest outage is told, and can be kept."""
     request = PlanRequest(
-        max_outage=0.5, nodes=None, max_replicas=0, intervals=(1.0, 4.0), snapshots=(1, 10)
+        max_outage=0.5, nodes=None, max_replicas=0, intervals=intervals, snapshots=snapshots
     )
     found = plan(request)
     assert not found.feasible
