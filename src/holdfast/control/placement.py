@@ -113,14 +113,18 @@ class Placement:
                 continue
             home = record.home or ""
             retry = _retry(record)
+            shun = home if record.down == "no space" and not retry else None
             elsewhere, beside = self._replicas.elsewhere(record), self._beside(record)
             if record.unit.segment in self._policy.alone:
                 chosen = pool.choose_empty(
-                    first=not self._run.begun, keep_on=home if retry else None
+                    first=not self._run.begun, keep_on=home if retry else None, shun=shun
                 )
             elif elsewhere is not None:
                 chosen = pool.choose_apart(
-                    elsewhere, spread=record.down is None, keep_on=home if retry else beside
+                    elsewhere,
+                    spread=record.down is None,
+                    keep_on=home if retry else beside,
+                    shun=shun,
                 )
             else:
                 chosen = pool.choose(
@@ -129,6 +133,7 @@ class Placement:
                     keep_on=home if retry else None,
                     stand_in=stand_ins.get(home),
                     avoid_domain=record.home_domain,
+                    shun=shun,
                 )
             if chosen is None:
                 if not record.announced:

@@ -106,6 +106,7 @@ class Pool:
         keep_on: str | None = None,
         stand_in: str | None = None,
         avoid_domain: str = "",
+        shun: str | None = None,
     ) -> Candidate | None:
         """The best node with room, or None.
 
@@ -115,7 +116,10 @@ class Pool:
             keep_on: the node to stay on if it has room.
             stand_in: the node that took other units of the same lost node.
             avoid_domain: the failure domain just lost from; another one is better.
+            shun: the node that is taken only if no other has room.
         """
+        if shun is not None:
+            return self._choose_but(shun, stand_in, avoid_domain) or self._with_room(shun)
         if spread:
             return self._with_room(beside) or self._first_start()
         found = self._with_room(keep_on) or self._with_room(stand_in)
@@ -127,15 +131,33 @@ class Pool:
                 return chosen
         return None
 
+    def _choose_but(self, shun: str, stand_in: str | None, avoid: str) -> Candidate | None:
+        """The best node for a recovery but one. O(nodes); disks are rarely full."""
+        found = self._with_room(stand_in)
+        if found is not None and found.node != shun:
+            return found
+
+        def rank(one: Candidate) -> tuple[bool, bool, bool, int, str]:
+            return (*one.rank, bool(avoid) and one.domain == avoid, one.load, one.node)
+
+        free = [one for one in self._nodes.values() if one.load < self._room and one.node != shun]
+        return min(free, key=rank, default=None)
+
     def choose_apart(
-        self, elsewhere: Elsewhere, *, spread: bool, keep_on: str | None = None
+        self,
+        elsewhere: Elsewhere,
+        *,
+        spread: bool,
+        keep_on: str | None = None,
+        shun: str | None = None,
     ) -> Candidate | None:
         """The best node with room away from some, or None. O(nodes); followers are few."""
 
-        def rank(found: Candidate) -> tuple[bool, bool, bool, int, str]:
+        def rank(found: Candidate) -> tuple[bool, bool, bool, bool, int, str]:
             spare = found.spare if spread else not found.spare
             cold = not spread and not found.ready
-            return (found.node != keep_on, cold, spare, found.load, found.node)
+            last = found.node == shun
+            return (last, found.node != keep_on, cold, spare, found.load, found.node)
 
         free = [
             found
@@ -146,15 +168,18 @@ class Pool:
         ]
         return min(free, key=rank, default=None)
 
-    def choose_empty(self, *, first: bool, keep_on: str | None = None) -> Candidate | None:
+    def choose_empty(
+        self, *, first: bool, keep_on: str | None = None, shun: str | None = None
+    ) -> Candidate | None:
         """The best node without a unit, or None: warm ones before others. O(nodes).
 
         Spares are left alone while a run begins, and come first later: they have rehearsed.
         """
 
-        def rank(found: Candidate) -> tuple[bool, bool, bool, str]:
+        def rank(found: Candidate) -> tuple[bool, bool, bool, bool, str]:
             spare = found.spare if first else not found.spare
-            return (found.node != keep_on, not found.ready, spare, found.node)
+            last = found.node == shun
+            return (last, found.node != keep_on, not found.ready, spare, found.node)
 
         free = [found for found in self._nodes.values() if found.load == 0]
         return min(free, key=rank, default=None)

@@ -39,6 +39,8 @@ DEFAULT_AMOUNT = 200.0
 """Milliseconds a row, or megabytes a second, by which a path's functions suffer."""
 DAMAGED_SLICES = 3
 """Damage hits one of so many newest slices of a unit."""
+FREE_ROUNDS = 20
+"""How often the processes of a node are listed for the end of a full disk."""
 PATIENCE_S = 20.0
 """How long a fault waits for a target, e.g. while no node runs units, before it is skipped."""
 
@@ -244,10 +246,18 @@ class Injector:
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[pid][1]))
 
         def free() -> None:
-            for pid in {*pids, *self._processes(node)}:
-                with contextlib.suppress(OSError):
-                    limits = before.get(pid, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+            # Whoever forks before its own limit is lifted hands it on to a process that was not
+            # listed: look again until nobody new is there.
+            freed: set[int] = set()
+            for _ in range(FREE_ROUNDS):
+                limited = {*pids, *self._processes(node)} - freed
+                for pid in limited:
+                    with contextlib.suppress(OSError):
+                        limits = before.get(pid, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+                        resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+                if not limited:
+                    break
+                freed |= limited
 
         if before:
             self._endings.append((now + fault.duration_s, free))

@@ -128,6 +128,24 @@ def test_a_unit_without_room_is_tried_elsewhere():
     assert places == ["n0", "s0"]
 
 
+def test_a_full_node_is_taken_again_only_if_there_is_no_other():
+    """Also where it has the fewest units: every second try is on another node that has room."""
+    world = started(
+        nodes=("n0", "n1"), spares=(), units=(A, B, C), policy=replace(POLICY, workers=2)
+    )
+    home = world.where(B)
+    assert sum(world.where(unit) == home for unit in (A, B, C)) == 1
+    places = []
+    for _ in range(4):
+        node = world.coordinator.state.unit(B).node
+        world.set(node, B, state="failed", operator="b", error=FULL)
+        world.beat(node)
+        world.advance(10.0)
+        places.append(world.coordinator.state.unit(B).node)
+    other = {"n0": "n1", "n1": "n0"}[home]
+    assert places == [home, other, home, other]
+
+
 def test_of_several_failed_units_the_planned_one_comes_first():
     """With one place left, the unit that the order names first gets it, though it is downstream."""
     policy = replace(POLICY, workers=2, max_units_per_node=2, recovery_order=(str(C), str(A)))

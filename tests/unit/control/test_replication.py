@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.control.random_world import random_world, settle
-from tests.unit.control.world import POLICY, A, B, World, acts, facts, recoveries, started
+from tests.unit.control.world import (
+    FULL,
+    POLICY,
+    A,
+    B,
+    World,
+    acts,
+    facts,
+    recoveries,
+    started,
+)
 
 from holdfast.control import commands as c
 from holdfast.control import facts as f
@@ -188,3 +198,18 @@ def test_replicas_stay_apart_whatever_happens(seed):
     world = random_world(seed, 120, units=2, followers=1)
     settle(world, 1000)
     assert world.all_running()
+
+
+def test_a_follower_that_finds_no_room_is_tried_on_another_node():
+    """Of two nodes away from its leader the full one has fewer units, and is left all the same."""
+    world = hot(nodes=("n0", "n1", "s1"), spares=())
+    assert {world.where(unit) for unit in UNITS} == {"n0", "n1", "s1"}
+    follower, other = world.where(A1), world.where(B)
+    places = []
+    for _ in range(3):
+        node = world.where(A1)
+        world.set(node, A1, state="failed", operator="a", error=FULL)
+        world.beat(node)
+        world.advance(10.0)
+        places.append(world.where(A1))
+    assert places == [follower, other, follower]

@@ -258,6 +258,30 @@ def test_a_full_disk_stops_writes_and_is_freed(tmp_path):
     assert (tmp_path / "file").stat().st_size >= 20000
 
 
+def test_a_full_disk_is_freed_for_processes_that_were_forked_meanwhile(tmp_path):
+    """One that inherited the limit while others were freed is found and freed as well."""
+    sleeper = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    first, forked = (subprocess.Popen(sleeper, stdin=subprocess.PIPE) for _ in range(2))
+    listings = [[first.pid], [first.pid]]
+    try:
+        clock = ManualClock()
+        injector = Injector(
+            FakeRun(tmp_path),
+            Schedule(faults=(Fault(at_s=0, kind="disk", target="n0", duration_s=5),)),
+            clock,
+            processes=lambda _: listings.pop(0) if listings else [first.pid, forked.pid],
+        )
+        injector.step()
+        resource.prlimit(forked.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        clock.advance(5)
+        injector.step()
+        limits = [resource.prlimit(one.pid, resource.RLIMIT_FSIZE)[0] for one in (first, forked)]
+    finally:
+        for process in (first, forked):
+            process.communicate(timeout=10)
+    assert limits == [resource.RLIM_INFINITY] * 2
+
+
 def test_a_poison_record_is_one_more_file(tmp_path):
     """It appears at once, under a name that readers take; other sources cannot be poisoned."""
     (tmp_path / "in").mkdir()

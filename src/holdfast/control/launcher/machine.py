@@ -70,8 +70,8 @@ class Launcher:
         self._spare_count = 0
         self._worker_count = settings.nodes
         self._due: list[tuple[float, str]] = []
-        self._recovering = False
         """Replacements to start: when, and in which failure domain."""
+        self._recovering = False
         self._owed: list[str] = []
         """Failure domains of nodes that are not replaced before another one has come up."""
         self._replaced: tuple[float, ...] = ()
