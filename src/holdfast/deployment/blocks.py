@@ -54,8 +54,8 @@ def shard_groups(shards: int, max_shards: int) -> tuple[tuple[int, int], ...]:
     """
     if max_shards > 1:
         return tuple(block.groups for block in even_blocks(shards, max_shards))
-    cuts = [shard * KEY_GROUPS // shards for shard in range(shards + 1)]
-    return tuple(itertools.pairwise(cuts))
+    limits = [shard * KEY_GROUPS // shards for shard in range(shards + 1)]
+    return tuple(itertools.pairwise(limits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
