@@ -20,7 +20,6 @@ from holdfast.pipeline import Generator, Parquet, Pipeline, Sqlite, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.streams.records import Floor, Skip
 from holdfast.streams.steps import RaiseFloor, ranges
@@ -72,13 +71,6 @@ def test_a_drawing_that_was_published_counts_on_every_boundary(tmp_path):
 
 
 # In one process
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = start_session("adoption")
-    yield session
-    session.stop()
 
 
 def deliver(spark, pipeline, folder, epoch, cuts="none", generation=0):

@@ -14,7 +14,6 @@ from holdfast.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.daemon import worker_name
-from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.units.life import QueryLife, worker_times
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -23,13 +22,6 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 DEADLINE_S = 90.0
 INTERVAL = 16
 """Epochs in a batch of the unit under test."""
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = start_session("tests")
-    yield session
-    session.stop()
 
 
 def wait_until(condition, what):

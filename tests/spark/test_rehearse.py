@@ -11,18 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = start_session("tests")
-    yield session
-    session.stop()
 
 
 def rows(epoch, seed):

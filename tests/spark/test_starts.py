@@ -2,56 +2,26 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import shutil
 import time
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
+from tests.spark.driving import events
+from tests.spark.starts_driver import pipeline
 
 from holdfast.deployment import UnitId
-from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
+from holdfast.pipeline import deploy
 from holdfast.runtime.log.anew import begin_anew, first_epoch, with_changes
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.start.session import start_session
 from holdfast.streams.steps import slices
 
 pytestmark = pytest.mark.spark
 
-START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 LOGS = ("events.0#0", "sum.0#0")
 SUM, LATE = UnitId(segment="sum"), UnitId(segment="late")
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = start_session("tests")
-    yield session
-    session.stop()
-
-
-def events(epoch, seed):
-    return [
-        (START + dt.timedelta(seconds=epoch), f"k{(epoch + index) % 3}", epoch * 4 + index + seed)
-        for index in range(4)
-    ]
-
-
-def totals(frame):
-    return frame.groupBy("key").agg(F.sum("value").alias("total"))
-
-
-def pipeline(*, late=False):
-    made = Pipeline("starts", event_time=("ts", "1 second"), epoch="0.2s")
-    source = made.source("events", Generator(events, "ts timestamp, key string, value bigint"))
-    summed = source.aggregate("sum", totals, key="key", output="upsert")
-    made.sink("out", summed, Parquet("out"))
-    if late:
-        made.sink("late", summed, Parquet("late"))
-    return made
 
 
 def run(spark, folder, generation, until, *, late=False, deployment=None, keep_input=False):

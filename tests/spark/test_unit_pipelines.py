@@ -34,20 +34,12 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.watch import NodeWatch
 from holdfast.runtime.spark.host import SparkUnitHost
 from holdfast.runtime.spark.start.native import VARIABLE
-from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 SINKS = ("totals", "windows")
 SCHEMA = "ts timestamp, key string, value bigint"
-
-
-@pytest.fixture(scope="module")
-def spark():
-    session = start_session("tests")
-    yield session
-    session.stop()
 
 
 def events(epoch, seed):

@@ -2,7 +2,7 @@
 
 What counts is on record (`holdfast.streams`); here is decided only who runs. A change is announced
 when it was put, so that its children are placed, warm and waiting when their parents have come to
-the cut. Should the announcement be lost, a unit that has ended names its heirs itself.
+the handover epoch. Should the announcement be lost, a unit that has ended names its heirs itself.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every heartbeat brings a sample of the unit that carries a split's stream, which has a node to
 itself: what waits and what is done, and processor time and memory of its own process. Nexus judges
 it; what it finds, and an exception, opens the path's breaker. The lowest in order with a closed
-breaker is active. To leave a path is a `cut` on the records (`holdfast.streams.paths`), which the
+breaker is active. To leave a path is a `halt` on the records (`holdfast.streams.paths`), which the
 shell puts: what is decided here is *when*. So a leader that dies in between harms nothing: its
 successor finds the breakers in the journal, compares who is active with the records, and goes on.
 
@@ -166,7 +166,7 @@ class PathLife:
                 self._take(moment, name, "it is to carry the stream and does not")
 
     def _as_wanted(self, name: str, split: _Split, active: str) -> bool:
-        """Whether the active path carries; others run if somebody else has cut the stream."""
+        """Whether the active path carries; others run if somebody else has halted the stream."""
         there = {record.unit for record in self._units.of_segment(name)}
         return active == split.carried and there == set(split.units)
 

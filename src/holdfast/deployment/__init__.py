@@ -94,6 +94,10 @@ class Segment:
         return self.max_shards > 1 and not self.followers
 
 
+MAX_REPLICAS = 2
+"""A unit and its follower."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UnitId:
     """One shard of one segment, as made by one change of who carries its stream.
@@ -116,6 +120,14 @@ class UnitId:
     def name(self) -> str:
         """The unit whose records all replicas share."""
         return f"{self.segment}.{self.change}#{self.shard}"
+
+    @property
+    def replicas(self) -> list[UnitId]:
+        """All that share its records, itself included."""
+        return [
+            UnitId(segment=self.segment, shard=self.shard, change=self.change, replica=number)
+            for number in range(MAX_REPLICAS)
+        ]
 
     @property
     def fork(self) -> int | None:

@@ -18,6 +18,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 
 from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
@@ -54,8 +55,8 @@ def shard_groups(shards: int, max_shards: int) -> tuple[tuple[int, int], ...]:
     """
     if max_shards > 1:
         return tuple(block.groups for block in even_blocks(shards, max_shards))
-    cuts = [shard * KEY_GROUPS // shards for shard in range(shards + 1)]
-    return tuple(itertools.pairwise(cuts))
+    limits = [shard * KEY_GROUPS // shards for shard in range(shards + 1)]
+    return tuple(itertools.pairwise(limits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -129,10 +130,11 @@ def reshape(
         shape.remove(heaviest)
         shape += heaviest.halves
     while len(shape) > shards:
+        shape.sort(key=attrgetter("first"))
         pairs = [
             (low, high)
-            for low, high in zip(sorted(shape), sorted(shape)[1:], strict=False)
-            if low.count == high.count and low.whole == high.whole
+            for low, high in itertools.pairwise(shape)
+            if low.count == high.count == high.first - low.first and not low.first % (2 * low.count)
         ]
         low, high = min(pairs, key=lambda pair: (weigh(pair[0]) + weigh(pair[1]), pair[0].first))
         shape.remove(low)

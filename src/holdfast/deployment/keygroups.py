@@ -20,8 +20,8 @@ def combine_digests(parts: Iterable[int]) -> int:
 
 
 def split_range(groups: range, parts: int) -> Sequence[range]:
-    """Cut a range of key groups into at most `parts` contiguous, non-empty ranges."""
+    """Divide a range of key groups into at most `parts` contiguous, non-empty ranges."""
     size = len(groups)
     parts = max(1, min(parts, size))
-    cuts = [groups.start + size * part // parts for part in range(parts + 1)]
-    return [range(low, high) for low, high in itertools.pairwise(cuts)]
+    limits = [groups.start + size * part // parts for part in range(parts + 1)]
+    return [range(low, high) for low, high in itertools.pairwise(limits)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from holdfast.deployment.framing import frame, unframe
 from holdfast.deployment.slicefiles import slice_file
@@ -18,6 +18,7 @@ from holdfast.streams.records import (
     Floor,
     Fork,
     ForkEnd,
+    How,
     Range,
     Record,
     Repair,
@@ -52,6 +53,7 @@ KINDS: dict[str, Callable[..., Record]] = {
         Floor,
     )
 }
+_HOW = get_args(How)
 _LISTS = ("left_out", "missing", "silent", "units")
 """Fields that hold names."""
 
@@ -84,6 +86,8 @@ def decode(data: bytes, *, path: str) -> Record:
 
 def _build(kind: str, data: dict[str, Any]) -> Record:
     """JSON knows lists only; records hold tuples, so that they can be compared and kept."""
+    if "how" in data and data["how"] not in _HOW:
+        raise ValueError(data["how"])
     if kind == Change.kind:
         data["children"] = tuple(
             Child(unit=item["unit"], segment=item["segment"], groups=tuple(item["groups"]))

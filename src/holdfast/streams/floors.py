@@ -2,7 +2,7 @@
 
 Floors only rise. A unit pins its inputs from its birth on; its parents pin them until they are
 sealed. A stream's last end pins the inputs of whatever may carry it, so that the children of a
-`cut` which is not on record yet can begin there. What one holder no longer pins the next one does:
+`halt` which is not on record yet can begin there. What one holder no longer pins the next one does:
 looked at in the order in which pins are handed on, none is missed, and each only rises, so an old
 answer is a safe one.
 """
@@ -73,9 +73,9 @@ class Floors(Restarts):
         shared: Container[str] = (),
         levels: int = 1,
     ) -> None:
-        """`shared` streams may be cut by a change whose children take over the state. With `levels`
-        above 1, a slice is kept until what was made of it so many boundaries further down is, so
-        that lost slices of up to one less unit in a row can be made again.
+        """`shared` streams may be halted by a change whose children take over the state. With
+        `levels` above 1, a slice is kept until what was made of it so many boundaries further down
+        is, so that lost slices of up to one less unit in a row can be made again.
         """
         super().__init__(writer)
         self._wiring = wiring
@@ -169,7 +169,7 @@ class Floors(Restarts):
         found: list[int] = []
         stream = stream_of(unit)
         if stream in self._shared and (
-            seal is None or (seal.how == "cut" and not (yield from self.inherited(unit)))
+            seal is None or (seal.how == "halt" and not (yield from self.inherited(unit)))
         ):
             # The batch that ends there may not have been committed.
             found.append((yield from self.common_end(unit)) - 1)
@@ -212,7 +212,7 @@ class Floors(Restarts):
         return max([*common, -1 if begun is None else begun])
 
     def inherited(self, unit: str) -> Steps[bool]:
-        """Whether nobody needs the state of a unit that a `cut` has left any more.
+        """Whether nobody needs the state of a unit that a `halt` has left any more.
 
         Those who carry the stream now have their own, or began with none: a unit records its first
         range when it has its state.
@@ -252,7 +252,7 @@ class Floors(Restarts):
         closed = (yield from self.find_closing(stream, base.number)) is not None
         if closed and stream in self._shared:
             return (yield from self.inherited(unit))
-        if seal.how == "cut":
+        if seal.how == "halt":
             return closed
         change = yield from self.change(stream, seal.change)
         for parent in change.parents:

@@ -1,11 +1,11 @@
 """Where a unit ends and where its heirs begin.
 
 A `run` change is carried out by turns. A *turn* takes the next number in a parent's sequence of
-ranges, so either the range or the turn is there; anyone may put it. The *cut epoch* is the largest
-end before a turn: no parent can have gone beyond it, and those behind run on to exactly that end.
-A parent that has committed the batch which ends there seals its log.
+ranges, so either the range or the turn is there; anyone may put it. The *handover epoch* is the
+largest end before a turn: no parent can have gone beyond it, and those behind run on to exactly
+that end. A parent that has committed the batch which ends there seals its log.
 
-A `cut` change seals every log where it is; the stream goes on after the last end they have in
+A `halt` change seals every log where it is; the stream goes on after the last end they have in
 common. Births follow from these records, so two coordinators cannot give a unit two of them.
 """
 
@@ -63,7 +63,7 @@ Void: TypeAlias = Literal["void"]
 
 
 class Handover(Reading):
-    """Turns, cuts, seals and births."""
+    """Turns, halts, seals and births."""
 
     def __init__(self, writer: str = "") -> None:
         super().__init__(writer)
@@ -81,7 +81,7 @@ class Handover(Reading):
         """Who carries the stream once all changes on record are carried out."""
         now: list[Child] = []
         for change in (yield from self.changes_of(stream)):
-            if change.how == "cut":
+            if change.how == "halt":
                 now = list(change.children)
             else:
                 now = [child for child in now if child.unit not in change.parents]
@@ -94,7 +94,7 @@ class Handover(Reading):
         change = yield from self.change(stream, change_of(unit))
         if change.restart is not None and not (yield from self.is_carried_out(change.restart)):
             return "not yet"
-        if change.how == "cut" and change.number > 0:
+        if change.how == "halt" and change.number > 0:
             return (yield from self._birth_after_closing(stream, change))
         if not change.parents:
             return _stated_birth(change)
@@ -103,7 +103,7 @@ class Handover(Reading):
             seal = yield from self.seal_of(parent)
             if seal is None:
                 return "not yet"
-            if seal.how == "cut" or seal.end is None or seal.batch is None:
+            if seal.how == "halt" or seal.end is None or seal.batch is None:
                 return "void"
             if seal.change != change.number:
                 raise ProtocolError(
@@ -113,7 +113,7 @@ class Handover(Reading):
             ends.add(seal.end)
             watermarks.append(seal.watermark_us)
         if len(ends) != 1:
-            raise ProtocolError(f"{unit}: its parents ended at {sorted(ends)}, not at one cut")
+            raise ProtocolError(f"{unit}: its parents ended at {sorted(ends)}, not at one epoch")
         known = [item for item in watermarks if item is not None]
         watermark_us = min(known) if known and len(known) == len(watermarks) else None
         return Birth(epoch=ends.pop(), parents=tuple(parents), watermark_us=watermark_us)
@@ -126,7 +126,7 @@ class Handover(Reading):
         """
         stream = stream_of(unit)
         change = yield from self.change(stream, change_of(unit))
-        if change.how == "cut" and change.shared:
+        if change.how == "halt" and change.shared:
             closing = closing_into((yield from self.bases(stream)), change.number)
             return None if closing is None else closing.end
         born = yield from self.birth(unit)
@@ -274,7 +274,7 @@ class Handover(Reading):
             yield Delete(folder, number)
         return False
 
-    def cut_epoch(self, stream: str, number: int) -> Steps[int | None]:
+    def handover_epoch(self, stream: str, number: int) -> Steps[int | None]:
         """The largest end before a turn; None until every parent has one."""
         change = yield from self.change(stream, number)
         ends = []
@@ -292,8 +292,8 @@ class Handover(Reading):
 
     # Seals
 
-    def seal_cut(self, change: Change) -> Steps[Closing | None]:
-        """Seal all that carries the stream before a `cut`; gives the closing once it is there."""
+    def seal_halted(self, change: Change) -> Steps[Closing | None]:
+        """Seal all that carries the stream before a `halt`; gives the closing once it is there."""
         stream = change.stream
         while True:
             known = yield from self.bases(stream)
@@ -324,7 +324,7 @@ class Handover(Reading):
             if log.seal is not None:
                 return
             seal = Seal(
-                unit=unit, number=log.following, change=change, how="cut", writer=self.writer
+                unit=unit, number=log.following, change=change, how="halt", writer=self.writer
             )
             stored = yield Put(folder, seal.number, seal)
             counts = yield from self.counts(folder, seal.number, mine=stored == seal)
@@ -337,7 +337,7 @@ class Handover(Reading):
             if change.how == "run":
                 yield from self.place_turns(change)
             else:
-                yield from self.seal_cut(change)
+                yield from self.seal_halted(change)
 
     def decide(self, change: Change) -> Steps[bool]:
         """Put a change at its number; False if another came first."""

@@ -1,9 +1,9 @@
 """Which path carries a split's stream, and how another one takes its place.
 
-The stream of a split is carried by units of one path at a time. To leave it is a `cut`: the logs of
-its units are sealed where they are, whoever hangs or sleeps, and units of the other path begin at
-the last end that all of them have published: with the input after it, and with the state there if
-paths share it. What an old unit still computes is published by nobody. Who asks may die at any
+The stream of a split is carried by units of one path at a time. To leave it is a `halt`: the logs
+of its units are sealed where they are, whoever hangs or sleeps, and units of the other path begin
+at the last end that all of them have published: with the input after it, and with the state there
+if paths share it. What an old unit still computes is published by nobody. Who asks may die at any
 moment: what is on record is carried out by whoever finds it.
 """
 
@@ -55,7 +55,9 @@ def take(steps: Handover, segment: Segment, path: str, *, reason: str) -> Steps[
         changes = yield from steps.changes_of(segment.name)
         last = changes[-1]
         if path_of(last.children[0], segment) != path:
-            last = cut_to(segment, path, number=last.number + 1, reason=reason, writer=steps.writer)
+            last = leave_for(
+                segment, path, number=last.number + 1, reason=reason, writer=steps.writer
+            )
             if not (yield from steps.decide(last)):
                 continue
         # Seal the logs of the path that was left, as far as that has not been done.
@@ -64,12 +66,12 @@ def take(steps: Handover, segment: Segment, path: str, *, reason: str) -> Steps[
     raise BadInputError("others change its path all the time", where=segment.name)
 
 
-def cut_to(segment: Segment, path: str, *, number: int, reason: str, writer: str) -> Change:
+def leave_for(segment: Segment, path: str, *, number: int, reason: str, writer: str) -> Change:
     """The change by which a path begins to carry a split's stream."""
     return Change(
         stream=segment.name,
         number=number,
-        how="cut",
+        how="halt",
         shared=segment.shared_state,
         children=tuple(
             Child(

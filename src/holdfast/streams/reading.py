@@ -4,7 +4,7 @@ An *end* of a stream is an epoch at which all logs that carry it there have ende
 follow from immutable records, so everyone computes the same ones, and every end is a consistent
 cut: batches end at ends, and nobody ever reads beyond the last one.
 
-A `run` change hangs on the seals of its parents: behind a sealed log its children go on. A `cut`
+A `run` change hangs on the seals of its parents: behind a sealed log its children go on. A `halt`
 begins a new *base*: the stream up to the closing's end is what the old base's logs have in common,
 after it what the new base's children publish.
 
@@ -422,7 +422,7 @@ class Reading:
             seal = yield from self.seal_of(left.pop())
             if seal is None:
                 return None
-            if seal.how == "cut":
+            if seal.how == "halt":
                 found.append(seal)
                 continue
             following = yield from self.change(stream, seal.change)

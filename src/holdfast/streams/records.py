@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
-How: TypeAlias = Literal["run", "cut"]
-"""`run`: parents go on to a common epoch and hand over. `cut`: they are stopped where they are."""
+How: TypeAlias = Literal["run", "halt"]
+"""`run`: parents go on to a common epoch and hand over. `halt`: they are stopped where they are."""
 
 
 def unit_name(stream: str, change: int, shard: int) -> str:
@@ -61,13 +61,13 @@ class Change:
     how: How
     children: tuple[Child, ...]
     parents: tuple[str, ...] = ()
-    """Units of a `run` that hand over; a `cut` stops whatever carries the stream."""
+    """Units of a `run` that hand over; a `halt` stops whatever carries the stream."""
     start: int | None = None
     """Children carry the stream after this epoch, with empty state: a new stream, a late sink, a
     reset, whose stream goes on from there with whatever reads it begun anew as well. None: where
     those before them have ended."""
     shared: bool = False
-    """Of a `cut`: children take over the state of the logs before, at the closing's end."""
+    """Of a `halt`: children take over the state of the logs before, at the closing's end."""
     since: int | None = None
     """Of a restart that lets others carry the stream on as it is: the epoch after which the
     children read. They run on to where the stream was left; what they publish up to there was
@@ -207,7 +207,7 @@ class Seal:
     change: int
     how: How
     end: int | None = None
-    """Of a `run`: the cut epoch, which is the end of the log's last slice or its birth."""
+    """Of a `run`: the handover epoch, which is the end of the log's last slice or its birth."""
     batch: int | None = None
     """Of a `run`: the batch whose committed state is handed over; -1: the state of its birth."""
     watermark_us: int | None = None
@@ -218,7 +218,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """Where a stream left the logs of one change, and the `cut` that goes on from there.
+    """Where a stream left the logs of one change, and the `halt` that goes on from there.
 
     Its number is that of the change which had brought these logs. What one of them published beyond
     the end is void; nobody can have read it.
@@ -318,7 +318,7 @@ class Branch:
     epoch: int
     """End of the batch before; what the exact unit published up to there is the fork's as well."""
     decided: int
-    """The first batch that it may cut as it likes: up to there the exact unit has recorded ranges,
+    """The first batch that it may end as it likes: up to there the exact unit has recorded ranges,
     which others may have read."""
     watermark_us: int | None = None
     generation: int = 0

@@ -32,7 +32,7 @@ def at_number(change: Change, number: int) -> Change:
         replace(child, unit=unit_name(change.stream, number, shard))
         for shard, child in enumerate(change.children)
     )
-    how: How = "cut" if number else "run"
+    how: How = "halt" if number else "run"
     return replace(change, number=number, how=how, children=children)
 
 
@@ -86,7 +86,7 @@ class Restarts(Repairs):
                 # Others may have changed the stream since, or carried this out: look again.
                 yield from self.decide(at_number(asked, len(known)))
             if change.number:
-                yield from self.seal_cut(change)
+                yield from self.seal_halted(change)
 
     # Where it may begin
 
@@ -151,7 +151,7 @@ class Restarts(Repairs):
         return bool(found) and found[0].upto == epoch
 
     def first_whole_epoch(self, streams: Sequence[str]) -> Steps[int | None]:
-        """The first epoch from which on all streams are there, cut cleanly; None: there is none.
+        """The first epoch from which on all streams are there, ended cleanly; None: none.
 
         That is one past the first end of all of them after which nothing is gone.
         """

@@ -57,8 +57,9 @@ class RunBatch:
 
 
 Why: TypeAlias = Literal["handed over", "sealed", "left behind"]
-"""`handed over`: it ran on to its cut and sealed its log; `sealed`: others sealed it where it was;
-`left behind`: another one of the same unit has gone on, and what this one needs is gone."""
+"""`handed over`: it ran on to the handover epoch and sealed its log; `sealed`: others sealed it
+where it was; `left behind`: another one of the same unit has gone on, and what this one
+needs is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,25 +203,25 @@ class UnitSteps(Handover):
             return RunBatch(range=record, position=position)
 
     def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
-        """Seal the log if the unit stands at its cut; its state is committed there."""
+        """Seal the log if the unit stands at its handover epoch; its state is committed there."""
         if position.change is None:
             return False
-        cut = yield from self.cut_epoch(stream_of(unit), position.change)
-        if cut is None or cut != position.after:
+        end = yield from self.handover_epoch(stream_of(unit), position.change)
+        if end is None or end != position.after:
             return False
         seal = Seal(
             unit=unit,
             number=position.batch,
             change=position.change,
             how="run",
-            end=cut,
+            end=end,
             batch=position.batch - 1,
             watermark_us=position.watermark_us,
             writer=self.writer,
         )
         stored = yield Put(slices(unit), seal.number, seal)
         if isinstance(stored, Slice):
-            raise ProtocolError(f"{unit}: slice {seal.number} lies beyond its cut {cut}")
+            raise ProtocolError(f"{unit}: slice {seal.number} lies beyond its handover at {end}")
         return True
 
     def _propose(
@@ -237,12 +238,12 @@ class UnitSteps(Handover):
             if end > position.after:
                 limit = end if limit is None else min(end, limit)
         if position.change is not None:
-            cut = yield from self.cut_epoch(stream_of(unit), position.change)
-            if cut is None:
+            handover = yield from self.handover_epoch(stream_of(unit), position.change)
+            if handover is None:
                 change = yield from self.change(stream_of(unit), position.change)
                 yield from self.place_turns(change)
                 return None
-            limit = cut if limit is None else min(cut, limit)
+            limit = handover if limit is None else min(handover, limit)
         while True:
             ends = yield from self.unread(inputs, position.after, reach)
             proposal = propose(position.after, ends, limit)

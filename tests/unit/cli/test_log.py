@@ -68,7 +68,7 @@ def test_a_reset_is_seen_as_a_change_with_a_seal_and_a_closing(run):
     assert count["closings"] == [{"of": 0, "end": 2, "next": 1}]
     assert count["carriers"] == [{"unit": "count.1#0", "since": 2}]
     old = next(item for item in found["units"] if item["unit"] == "count.0#0")
-    assert old["seal"] == {"change": 1, "how": "cut", "end": None, "batch": None}
+    assert old["seal"] == {"change": 1, "how": "halt", "end": None, "batch": None}
 
 
 def test_a_handover_under_way_shows_turns_and_heirs_that_wait(run):

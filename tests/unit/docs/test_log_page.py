@@ -82,7 +82,7 @@ class Life:
             item = Slice(**told, files=files, digest=content_digest(files))
             assert self.log.run(self.steps().publish(item)) == "published"
             self.positions[unit] = step.done
-        # One who stands at his cut seals it.
+        # One who stands at his handover epoch seals it.
         self.log.run(self.steps().next_step(unit, self.positions[unit], (), lambda *_: None))
 
     def change(self, **told):
@@ -139,7 +139,7 @@ class Life:
 
 
 def lived(folder):
-    """Two shards; one is split; a cut; a lost slice; others take over and run some of it again."""
+    """Two shards; one is split; a halt; a lost slice; others take over and run some of it again."""
     life = Life(folder)
     for unit, upto in (("a.0#0", 3), ("a.0#1", 2)):
         life.go_on(unit, upto)
@@ -147,7 +147,7 @@ def lived(folder):
     for unit, upto in (("a.0#1", 9), ("a.1#0", 5), ("a.1#1", 4), ("a.0#0", 6)):
         life.go_on(unit, upto)
     # Epoch 4 is the last end: what two logs hold beyond is void.
-    life.decide(life.change(how="cut", shards=1))
+    life.decide(life.change(how="halt", shards=1))
     life.go_on("a.2#0", 8)
     lost = life.log.need_slice("a.2#0", 1)
     made = life.file("a.2#0", 1, [{"unit": "a.2#0", "epoch": 6}] * 2, made="-again")
@@ -155,7 +155,7 @@ def lived(folder):
     files = {A: (made,)}
     life.log.run(life.steps().repair(lost, files, content_digest(files), number=0))
     # Others have the state of epoch 6, and publish 7 and 8 again: that counts for nobody.
-    taken = life.change(how="cut", shards=2, since=6, state=(("a.2#0", 1),))
+    taken = life.change(how="halt", shards=2, since=6, state=(("a.2#0", 1),))
     restart(life.log, DEPLOYMENT, [taken])
     for unit in ("a.3#0", "a.3#1"):
         life.go_on(unit, 11)

@@ -1,8 +1,24 @@
-"""Small deployments for tests: a source `a`, and who reads it."""
+"""Small deployments for tests: a source `a` and who reads it, or lines whose words are counted."""
 
 from __future__ import annotations
 
 from holdfast.deployment import Boundary, Deployment, Segment
+
+LINES = Segment(
+    name="lines",
+    kind="source",
+    operators=("lines",),
+    outputs=(Boundary(operator="lines", key=("word",)),),
+)
+COUNT = Segment(
+    name="count",
+    kind="inner",
+    operators=("split", "count"),
+    inputs=("lines@word",),
+    outputs=(Boundary(operator="count"),),
+    max_shards=8,
+    stateful=True,
+)
 
 
 def a_source(*, key=(), upsert_key=(), **settings):
@@ -19,3 +35,6 @@ def a_sink(name, reads="a", **settings):
 
 def deployed(*segments, epoch_s=1.0):
     return Deployment(pipeline="p", epoch_s=epoch_s, fingerprints={}, segments=segments)
+
+
+COUNTED = deployed(LINES, COUNT)

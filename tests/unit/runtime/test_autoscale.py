@@ -4,12 +4,12 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.runtime.test_rescale import COUNT, opened, shape
+from tests.unit.runtime.deployments import COUNT, COUNTED
+from tests.unit.runtime.test_rescale import opened, shape
 
 from holdfast.control.elastic.load import Rescale
 from holdfast.control.elastic.predict import PredictPolicy
 from holdfast.control.shell.wire import ConnectionLostError
-from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler, Told
 from holdfast.runtime.rescale import shape_of
@@ -17,14 +17,6 @@ from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
 
 pytestmark = pytest.mark.unit
-
-LINES = Segment(
-    name="lines",
-    kind="source",
-    operators=("lines",),
-    outputs=(Boundary(operator="lines", key=("word",)),),
-)
-DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(LINES, COUNT), fingerprints={})
 
 
 class Clock:
@@ -80,7 +72,7 @@ def rescaling(log, clock, *, announce=lambda *_: None, tell=lambda _: None, flee
     """One who looks at the load of the deployment."""
     return Rescaler(
         log,
-        DEPLOYMENT,
+        COUNTED,
         PredictPolicy(),
         most_in_all=8,
         announce=announce,

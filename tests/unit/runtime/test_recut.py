@@ -176,7 +176,7 @@ def forgotten(log):
     change = Change(
         stream="sum",
         number=1,
-        how="cut",
+        how="halt",
         children=(Child(unit="sum.1#0", segment="sum", groups=(0, 128)),),
         since=19,
         state=(("gone.0#0", 4),),

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.runtime.deployments import COUNT, COUNTED
 
-from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.deployment.blocks import even_blocks
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import BadInputError
@@ -27,27 +27,10 @@ from holdfast.streams.steps import Put, ranges, slices
 
 pytestmark = pytest.mark.unit
 
-COUNT = Segment(
-    name="count",
-    kind="inner",
-    operators=("split", "count"),
-    inputs=("lines@word",),
-    outputs=(Boundary(operator="count"),),
-    max_shards=8,
-    stateful=True,
-)
-FIXED = Segment(
-    name="lines",
-    kind="source",
-    operators=("lines",),
-    outputs=(Boundary(operator="lines", key=("word",)),),
-)
-DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(FIXED, COUNT), fingerprints={})
-
 
 def opened(store=None):
     log = SliceLog("run", store or MemoryStorage())
-    begin(log, DEPLOYMENT)
+    begin(log, COUNTED)
     return log
 
 
@@ -157,14 +140,14 @@ def test_a_shard_that_cannot_be_meant_is_refused(unit, shards, what):
 def test_what_is_hot_is_told_by_the_rows_of_the_input():
     """By key group and so by partition; without rows, by the number of partitions."""
     log = opened()
-    assert heat(log, DEPLOYMENT, COUNT)(even_blocks(1, 8)[0]) > heat(log, DEPLOYMENT, COUNT)(
+    assert heat(log, COUNTED, COUNT)(even_blocks(1, 8)[0]) > heat(log, COUNTED, COUNT)(
         even_blocks(2, 8)[0]
     )
     part = GroupPart(group=13, rows=40, offset=0, size=1, crc=0, digest=0)
     file = SliceFile(name="f", schema_size=1, schema_crc=0, parts=(part,))
     item = Slice(unit="lines.0#0", number=0, after=-1, upto=3, files={"lines@word": (file,)})
     log.run(_put(Put(slices("lines.0#0"), 0, item)))
-    load = heat(log, DEPLOYMENT, COUNT)
+    load = heat(log, COUNTED, COUNT)
     assert [load(block) > 1 for block in even_blocks(8, 8)] == [p == 13 % 8 for p in range(8)]
 
 
@@ -206,15 +189,15 @@ def test_a_change_is_done_when_its_children_publish():
 
 def test_what_cannot_be_scaled_is_refused():
     """Sources, operators without max_shards, numbers out of bounds."""
-    assert scalable(DEPLOYMENT, "split") == COUNT
+    assert scalable(COUNTED, "split") == COUNT
     with pytest.raises(BadInputError, match=r"fixed: a source reads .*; scalable: count"):
-        scalable(DEPLOYMENT, "lines")
+        scalable(COUNTED, "lines")
     with pytest.raises(BadInputError, match="scalable: count"):
-        scalable(DEPLOYMENT, "cuont")
+        scalable(COUNTED, "cuont")
     hot = replace(
-        DEPLOYMENT,
+        COUNTED,
         segments=tuple(
-            replace(one, followers=(0,)) if one == COUNT else one for one in DEPLOYMENT.segments
+            replace(one, followers=(0,)) if one == COUNT else one for one in COUNTED.segments
         ),
     )
     with pytest.raises(BadInputError, match="count: it has hot followers, and its new shards"):

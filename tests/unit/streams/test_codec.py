@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +112,15 @@ def test_a_damaged_record_is_named(damage, said):
     with pytest.raises(CorruptLogError, match=said) as error:
         decode(damage(encode(Floor(number=1))), path="units/x/ranges/3")
     assert "units/x/ranges/3" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "record", [item for item in RECORDS if hasattr(item, "how")], ids=lambda record: record.kind
+)
+def test_a_change_of_another_kind_is_refused(record):
+    """A log that is neither handed over nor halted would be taken for one of the two."""
+    with pytest.raises(CorruptLogError, match=f"is no {record.kind} record as edition 2 has it"):
+        decode(encode(replace(record, how="cut")), path="here")
 
 
 @given(st.sampled_from(RECORDS), st.data())

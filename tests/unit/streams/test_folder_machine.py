@@ -150,12 +150,12 @@ class Folder(RuleBasedStateMachine):
             self.world.replace(STARTER)
 
     @precondition(lambda self: self.changes < MOST_CHANGES and not self.is_starting())
-    @rule(stream=st.sampled_from(["s0", "k", "j", "j"]), cut=st.booleans())
-    def changed(self, stream, cut):
+    @rule(stream=st.sampled_from(["s0", "k", "j", "j"]), halt=st.booleans())
+    def changed(self, stream, halt):
         """Another coordinator wants a change; several may be at it."""
         if stream in self.world.streams:
             self.changes += 1
-            self.world.start(Running("asked", self.world.one_change(stream, cut=cut)))
+            self.world.start(Running("asked", self.world.one_change(stream, halt=halt)))
 
     @precondition(lambda self: not self.is_starting())
     @rule(index=st.integers(0, 60), at_once=st.booleans())

@@ -141,9 +141,9 @@ def test_a_stream_whose_slices_are_all_read_and_gone_is_left_where_they_ended():
         memory.execute(Delete(slices("k.0#0"), number))
     assert drive(Floors(NoWiring(), writer="w").last_end("k"), memory.execute) == 3
     child = Child(unit="k.1#0", segment="k", groups=(0, 128))
-    cut = Change(stream="k", number=1, how="cut", children=(child,))
-    memory.execute(Put(changes("k"), 1, cut))
-    closing = drive(Floors(NoWiring(), writer="w").seal_cut(cut), memory.execute)
+    halt = Change(stream="k", number=1, how="halt", children=(child,))
+    memory.execute(Put(changes("k"), 1, halt))
+    closing = drive(Floors(NoWiring(), writer="w").seal_halted(halt), memory.execute)
     assert (closing.end, closing.next) == (3, 1)
 
 
@@ -155,7 +155,7 @@ def test_what_a_restart_decided_is_put_once_whoever_sleeps():
     """One who wakes up after another has carried it out leaves that alone."""
     memory = Memory()
     begin(memory, "k")
-    asked = Change(stream="k", number=1, how="cut", children=(child("k.1#0"),), start=4)
+    asked = Change(stream="k", number=1, how="halt", children=(child("k.1#0"),), start=4)
     assert drive(Floors(NoWiring(), writer="w").decide_restart([asked]), memory.execute)
     sleeper = Floors(NoWiring(), writer="sleeper").carry_out_restart(
         memory.execute(Get(RESTARTS, 0))
@@ -198,8 +198,10 @@ def test_state_is_kept_until_all_who_take_it_over_have_begun():
         record = Range(unit="k.0#0", number=number, after=after, upto=upto)
         memory.execute(Put(ranges("k.0#0"), number, record))
     halves = (child("k.1#0", (0, 64)), child("k.1#1", (64, 128)))
-    heirs = Change(stream="k", number=1, how="cut", since=3, state=(("k.0#0", 1),), children=halves)
-    anew = Change(stream="out", number=1, how="cut", start=3, children=(child("out.1#0"),))
+    heirs = Change(
+        stream="k", number=1, how="halt", since=3, state=(("k.0#0", 1),), children=halves
+    )
+    anew = Change(stream="out", number=1, how="halt", start=3, children=(child("out.1#0"),))
     protocol = Floors(Chain(), writer="w")
     for asked in (anew, heirs):
         assert drive(protocol.decide_restart([asked]), memory.execute)

@@ -341,7 +341,7 @@ def test_what_a_cut_left_behind_is_void(tmp_path):
     closing_of = {"stream": "s", "number": 0, "end": 7, "next": 1}
     write_record(tmp_path / "streams" / "s" / "closings" / "0000000000", "closing", closing_of)
     assert [item.upto for item in kept_slices(tmp_path, "s")] == list(range(8))
-    seal = {"unit": "s.0#0", "number": EPOCHS, "change": 1, "how": "cut"}
+    seal = {"unit": "s.0#0", "number": EPOCHS, "change": 1, "how": "halt"}
     write_record(tmp_path / "units" / "s.0#0" / "slices" / f"{EPOCHS:010d}", "seal", seal)
     assert len(kept_slices(tmp_path, "s")) == 8
 

@@ -7,7 +7,7 @@ that wait, and decides where they go.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from holdfast.control.events import Unit
@@ -30,8 +30,6 @@ from holdfast.control.state.illegal import Illegal, expect
 from holdfast.control.state.index import Index
 from holdfast.deployment import UnitId
 
-MAX_REPLICAS = 2
-"""A unit and its follower."""
 WHOLE_NODE = 1_000_000
 """Load of a node that runs a unit which is to be alone."""
 HISTORY_LENGTH = 64
@@ -106,8 +104,8 @@ class UnitState:
 
     def partners(self, unit: UnitId) -> list[UnitRecord]:
         """The other replicas of a unit."""
-        found = (replace(unit, replica=number) for number in range(MAX_REPLICAS))
-        records = (self.units.get(str(other)) for other in found if other != unit)
+        names = (str(other) for other in unit.replicas if other.replica != unit.replica)
+        records = (self.units.get(name) for name in names)
         return [record for record in records if record is not None]
 
     def promote(self, fact: UnitPromoted) -> None:

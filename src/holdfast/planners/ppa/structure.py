@@ -42,7 +42,7 @@ class SubTopology:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """Operators of a structured sub-topology between unit boundaries."""
+    """Operators of a structured sub-topology with no more trees than the widest has inputs."""
 
     operators: tuple[int, ...]
     """Positions in the topology, rising."""

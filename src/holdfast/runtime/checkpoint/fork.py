@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import replace
 
 from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
@@ -18,9 +17,6 @@ from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.forked import ForkedLog
 from holdfast.storage.identity import new_id
 from holdfast.streams.records import Branch
-
-MAX_REPLICAS = 2
-"""A unit and its follower."""
 
 
 def begin_from_exact(
@@ -56,8 +52,7 @@ def begin_from_exact(
 def _clone_exact(log: ForkedLog, unit: UnitId, seed: str, *, rows: int, crash: Crash) -> None:
     """The checkpoint that has come furthest, of whichever replica; it may be in use."""
     best: tuple[int, str] | None = None
-    for number in range(MAX_REPLICAS):
-        other = replace(unit.exact, replica=number)
+    for other in unit.exact.replicas:
         there = generations(log.store.below(log.layout.checkpoints(str(other))))
         for generation in there[-1:]:
             name = log.layout.checkpoint(other, generation)

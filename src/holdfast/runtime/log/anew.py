@@ -1,7 +1,7 @@
 """Segments that begin anew at a stated epoch: reset ones, and sinks that are added later.
 
 A segment that is reset takes all that read from it along, so nothing that lives has read what it
-published after that epoch. Its stream is *cut* there: what the old logs hold beyond is void, the
+published after that epoch. Its stream is *halted* there: what the old logs hold beyond is void, the
 new ones go on from it. A sink that is added is a stream whose first change says where it begins.
 The epoch must be an end of all that is read from outside, and still be there.
 

@@ -1,4 +1,4 @@
-"""How a unit cuts its input into batches: the policy that the pure step of a unit is given.
+"""How a unit divides its input into batches: the policy that the pure step of a unit is given.
 
 A batch ends at an end of all inputs, so the slice it publishes reflects exactly the source rows up
 to that epoch, whatever the shards, the batching and the failures before. Which end is a matter of
@@ -24,7 +24,7 @@ same whether it is a minute or a day behind. A power of two: see `_cells`."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batching:
-    """How a unit cuts its input into batches."""
+    """How a unit divides its input into batches."""
 
     batch_epochs: int = 1
     one_epoch_per_batch: bool = False

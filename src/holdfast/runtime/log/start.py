@@ -127,7 +127,7 @@ def lost_offset(log: SliceLog, unit: UnitId) -> BadInputError | None:
 def first_whole_epoch(
     log: SliceLog, deployment: Deployment, segment: Segment, fresh: Collection[str] = ()
 ) -> int | None:
-    """The first epoch from which on all inputs of a segment are in the log, cut cleanly.
+    """The first epoch from which on all inputs of a segment are in the log, with a clean end.
 
     That is one past the first end of all inputs after which nothing is trimmed.
     """

@@ -36,7 +36,7 @@ class DeploymentWiring:
 
 
 def shared_streams(deployment: Deployment) -> Collection[str]:
-    """Streams that a change may cut whose units take the state over."""
+    """Streams that a change may halt whose units take the state over."""
     return {item.name for item in deployment.segments if item.shared_state}
 
 
@@ -48,7 +48,7 @@ def first_change(segment: Segment, *, start: int | None = None, reason: str = ""
     return Change(
         stream=segment.name,
         number=segment.change,
-        how="cut" if segment.change else "run",
+        how="halt" if segment.change else "run",
         children=tuple(
             Child(
                 unit=unit_name(segment.name, segment.change, shard),

@@ -57,7 +57,7 @@ def await_birth(
 
 
 def _all_ready(context: UnitContext, protocol: Repairs) -> bool:
-    """Whether those born with the unit are ready; where logs are cut, nobody waits for anyone."""
+    """Whether those born with the unit are ready; where logs are halted, nobody waits."""
     log = context.log
     change = log.run(protocol.change(context.unit.segment, context.unit.change))
     if change.how != "run":

@@ -24,7 +24,7 @@ class LeavesOutAnew(ForkSteps):
         return (yield from self._read(stream, after, upto, out))
 
 
-class CutsAsItLikes(ForkSteps):
+class EndsAsItLikes(ForkSteps):
     """A fork ends its first batches elsewhere than its exact unit has recorded."""
 
     def _decided(self, position: Position) -> Steps[int | None]:  # noqa: ARG002 - none is
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         rule="a fork begins where its branch says, whoever starts it", broken="seed anew", seed=5
     ),
-    Mutant(rule="a fork ends its batches where its exact unit has", steps=CutsAsItLikes, seed=382),
+    Mutant(rule="a fork ends its batches where its exact unit has", steps=EndsAsItLikes, seed=382),
     Mutant(rule="a slice of a fork says all that it lacks", steps=SaysNothing),
     Mutant(rule="exact units keep their input while a fork lives", floors=ForkPins),
     Mutant(rule="tentative rows are delivered only beyond the exact ones", broken="no check"),

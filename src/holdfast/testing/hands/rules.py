@@ -44,10 +44,10 @@ class NoLookAfterwards(Floors):
         return Floor()
 
 
-class SmallestCut(Floors):
-    """The cut is the smallest end before a turn: some parent has gone beyond it."""
+class SmallestHandover(Floors):
+    """The handover epoch is the smallest end before a turn: some parent has gone beyond it."""
 
-    def cut_epoch(self, stream: str, number: int) -> Steps[int | None]:
+    def handover_epoch(self, stream: str, number: int) -> Steps[int | None]:
         change = yield from self.change(stream, number)
         ends = []
         for parent in change.parents:
@@ -58,7 +58,7 @@ class SmallestCut(Floors):
         return min(ends)
 
 
-class OwnCut(Floors):
+class OwnHandover(Floors):
     """Every parent ends where it stands when it turns."""
 
     def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
@@ -87,7 +87,7 @@ class OwesASlice(Floors):
 
 
 class StreamEndPinsNothing(Floors):
-    """Only units pin their input, so nobody does between a cut and the birth after it."""
+    """Only units pin their input, so nobody does between a halt and the birth after it."""
 
     def last_end(self, stream: str) -> Steps[int]:
         yield Get(changes(stream), 0)
@@ -183,9 +183,9 @@ class TurnsAgain(Floors):
 
 
 class HeirsAreForgotten(Floors):
-    """A cut seals the logs of its base, not those that a run on record may bring."""
+    """A halt seals the logs of its base, not those that a run on record may bring."""
 
-    def seal_cut(self, change: Change) -> Steps[Closing | None]:
+    def seal_halted(self, change: Change) -> Steps[Closing | None]:
         known = yield from self.bases(change.stream)
         base, _ = known[-1]
         if base.number >= change.number:
@@ -196,7 +196,7 @@ class HeirsAreForgotten(Floors):
 
 
 class ClosingAtTheFurthest(Floors):
-    """A cut goes on where the furthest log had come, not where all had."""
+    """A halt goes on where the furthest log had come, not where all had."""
 
     def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
         known: Closing | None = yield Get(closings(stream), base.number)
@@ -222,7 +222,7 @@ class ClosingAtTheFurthest(Floors):
 
 
 class StatedBirth(Floors):
-    """A child of a cut begins where its parents' inputs were when somebody looked."""
+    """A child of a halt begins where its parents' inputs were when somebody looked."""
 
     def _birth_after_closing(self, stream: str, change: Change) -> Steps[Any]:
         born = yield from super()._birth_after_closing(stream, change)
@@ -252,14 +252,14 @@ class OwnChangesOnly(Floors):
         if change.writer == self.writer:
             yield from super().place_turns(change)
 
-    def seal_cut(self, change: Change) -> Steps[Closing | None]:
+    def seal_halted(self, change: Change) -> Steps[Closing | None]:
         if change.writer == self.writer:
-            return (yield from super().seal_cut(change))
+            return (yield from super().seal_halted(change))
         return None
 
 
 class ClosedByOne(Floors):
-    """A closing is put by the coordinator that decided the cut, and by nobody else."""
+    """A closing is put by the coordinator that decided the halt, and by nobody else."""
 
     def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
         known = yield from self.find_closing(stream, base.number)
@@ -307,7 +307,7 @@ class OvertakenIsBorn(Floors):
             return born
         stream = stream_of(unit)
         change = yield from self.change(stream, change_of(unit))
-        if change.how == "cut":
+        if change.how == "halt":
             known = yield from self.bases(stream)
             ends = [item.end for _, item in known if item and item.next > change.number]
             return Birth(epoch=min(ends))

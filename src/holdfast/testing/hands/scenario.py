@@ -54,7 +54,7 @@ class Scenario:
     laggard: str = ""
     """A stream one of whose units stands still from its beginning on, for half the time."""
     direct: float = 0.5
-    """How readily a parent that is behind goes to its cut in one batch."""
+    """How readily a parent that is behind goes to its handover epoch in one batch."""
     spares: float = 1.0
     """How readily a unit that never ran gets a node."""
     keep_on: float = 0.0

@@ -96,7 +96,7 @@ class Starts(Schedule):
             self.results.restart(Restart(number=0, changes=tuple(asked)))
             for change in asked:
                 if (yield from protocol.decide(change)) and change.number:
-                    yield from protocol.seal_cut(change)
+                    yield from protocol.seal_halted(change)
             return
         if (yield from protocol.decide_restart(asked)):
             self.count["begun anew"] += 1
@@ -197,7 +197,7 @@ class Starts(Schedule):
         return Change(
             stream=stream,
             number=number,
-            how="cut" if number else "run",
+            how="halt" if number else "run",
             children=self._children(segment, stream, number, parts),
             start=epoch - 1,
         )

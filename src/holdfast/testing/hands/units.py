@@ -293,7 +293,7 @@ class Units(ABC):
             else:
                 known = [end for end in ends if limit is None or end <= limit]
                 upto = choose_end(after, known, seg.span, rng.choice(self.scenario.strides))
-            if limit is None or limit <= after or self.broken == "cut-is-candidate":
+            if limit is None or limit <= after or self.broken == "handover-is-candidate":
                 return upto
             there = seg.operation == "source" or limit in ends
             if there and (upto is None or upto > limit or rng.random() < self.scenario.direct):

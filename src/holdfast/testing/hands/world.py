@@ -121,9 +121,9 @@ class World(Starts):
         yield Local(hurts=True)
         if (yield from protocol.decide(change)):
             self.count[change.how] += 1
-            if change.how == "cut" and rng.random() < 0.5:
+            if change.how == "halt" and rng.random() < 0.5:
                 # At once, whatever became of the changes before.
-                yield from protocol.seal_cut(change)
+                yield from protocol.seal_halted(change)
 
     def _switch(self, known: list[Change], rng: random.Random) -> Change:
         number = len(known)
@@ -133,7 +133,7 @@ class World(Starts):
         return Change(
             stream="j",
             number=number,
-            how="cut",
+            how="halt",
             children=children,
             shared=self.scenario.shared,
         )
@@ -162,12 +162,12 @@ class World(Starts):
             children=self._children(parents[0].segment, stream, number, parts),
         )
 
-    def one_change(self, stream: str, *, cut: bool) -> Process:
+    def one_change(self, stream: str, *, halt: bool) -> Process:
         """Ask for one change of a stream and carry out what is on record."""
         protocol = self.protocol()
         rng = seeded(self.seed, protocol.writer)
         known = yield from protocol.changes_of(stream)
-        if cut and stream == "j":
+        if halt and stream == "j":
             change = self._switch(known, rng)
         else:
             carriers = yield from protocol.carriers(stream)
@@ -271,7 +271,7 @@ class World(Starts):
         stream, number = stream_of(unit), change_of(unit)
         folders = self.memory.folders
         change = folders[changes(stream)][number]
-        if change.how == "cut":
+        if change.how == "halt":
             closed = folders.get(closings(stream), {}).values()
             return all(closing.next != number for closing in closed)
         return any(

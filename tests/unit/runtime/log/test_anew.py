@@ -204,15 +204,15 @@ def test_a_source_does_not_begin_beyond_its_end():
 
 
 def test_a_cut_that_seals_first_does_not_overtake_a_reset():
-    """One who slept while a run was reset decides on a later cut, and is the first to seal."""
+    """One who slept while a run was reset decides on a later halt, and is the first to seal."""
     log = ran()
     steps = log.steps()
 
-    def cut(number, **more):
+    def halt(number, **more):
         children = (Child(unit=f"b.{number}#0", segment="b", groups=(0, 64)),)
-        return Change(stream="b", number=number, how="cut", children=children, **more)
+        return Change(stream="b", number=number, how="halt", children=children, **more)
 
-    reset, later = cut(1, start=7, restart=0), cut(2)
+    reset, later = halt(1, start=7, restart=0), halt(2)
     log.records.execute(Put(RESTARTS, 0, Restart(number=0, changes=(reset,))))
     assert log.run(steps.decide(reset))
     assert log.run(steps.decide(later))

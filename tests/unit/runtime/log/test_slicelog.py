@@ -69,9 +69,9 @@ def test_a_slice_that_finds_a_seal_is_the_end_of_its_unit(tmp_path):
     log = SliceLog(tmp_path)
     begin(log, DEPLOYMENT)
     child = Child(unit="a.1#0", segment="a", groups=(0, 128))
-    change = Change(stream="a", number=1, how="cut", children=(child,))
+    change = Change(stream="a", number=1, how="halt", children=(child,))
     log.records.execute(Put(changes("a"), 1, change))
-    seal = Seal(unit=A, number=0, change=1, how="cut")
+    seal = Seal(unit=A, number=0, change=1, how="halt")
     log.records.execute(Put(slices(A), 0, seal))
     with pytest.raises(EndedError, match=r"a\.0#0 was ended to a\.1#0: change 1") as error:
         publish(log, 0)

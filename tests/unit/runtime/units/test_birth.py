@@ -1,8 +1,9 @@
 """Units that are to take over: they are ready before anyone hands over to them."""
 
 import pytest
+from tests.unit.runtime.deployments import COUNT, COUNTED
 
-from holdfast.deployment import Boundary, Deployment, Segment, UnitId
+from holdfast.deployment import UnitId
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog, SupersededError
 from holdfast.runtime.log.trim import Trimmer
@@ -17,22 +18,6 @@ from holdfast.streams.steps import Put, ranges
 
 pytestmark = pytest.mark.unit
 
-LINES = Segment(
-    name="lines",
-    kind="source",
-    operators=("lines",),
-    outputs=(Boundary(operator="lines", key=("word",)),),
-)
-COUNT = Segment(
-    name="count",
-    kind="inner",
-    operators=("count",),
-    inputs=("lines@word",),
-    outputs=(Boundary(operator="count"),),
-    max_shards=4,
-    stateful=True,
-)
-DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(LINES, COUNT), fingerprints={})
 PARENT, FIRST, SECOND = "count.0#0", "count.1#0", "count.1#1"
 
 
@@ -62,7 +47,7 @@ class Stopping:
 @pytest.fixture
 def log():
     made = SliceLog("run", MemoryStorage())
-    begin(made, DEPLOYMENT)
+    begin(made, COUNTED)
     item = Range(unit=PARENT, number=0, after=-1, upto=3)
     made.records.execute(Put(ranges(PARENT), 0, item))
     rescale(made, COUNT, 2, reason="test")
@@ -74,9 +59,9 @@ def context(log, unit, clock=None):
         unit=UnitId.parse(unit),
         generation=1,
         segment=COUNT,
-        deployment=DEPLOYMENT,
+        deployment=COUNTED,
         log=log,
-        trimmer=Trimmer(log, DEPLOYMENT),
+        trimmer=Trimmer(log, COUNTED),
         crash=Crash(),
         clock=clock or Clock(),
     )

@@ -15,24 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.unit.runtime.deployments import a_sink, a_source, deployed
+from tests.unit.runtime.units.exporting import SCHEMA, context_of, publish_rows
 
 from holdfast.deployment import Boundary, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Pipeline, Rate, Sqlite
-from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.damage import find_damage
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.units.exporters import ExporterUnit, SqliteDelivery, make_delivery
 from holdfast.runtime.units.places import Life, check_sinks
-from holdfast.runtime.units.threads import UnitContext
-from holdfast.streams.records import Slice
 
 pytestmark = pytest.mark.unit
 
-SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 DEADLINE_S = 30.0
 
 
@@ -47,19 +43,7 @@ def publish(run, *batches):
     for number, rows in enumerate(batches):
         if log.slice("a.0#0", number) is not None:
             continue
-        table = pa.Table.from_pylist([{"key": k, "value": v} for k, v in rows], schema=SCHEMA)
-        zeros = np.zeros(len(rows), dtype=np.int64)
-        file = write_slice_file(log.data("a.0#0", "a"), f"{number:010d}.arrow", table, zeros, zeros)
-        log.publish(
-            Slice(
-                unit="a.0#0",
-                number=number,
-                after=number - 1,
-                upto=number,
-                files={"a": (file,)},
-                rows=len(rows),
-            )
-        )
+        publish_rows(log, "a.0#0", number, rows)
 
 
 def exporter(run, sink, generation=0, upsert_key=(), make_frame=lambda rows: rows):
@@ -67,15 +51,7 @@ def exporter(run, sink, generation=0, upsert_key=(), make_frame=lambda rows: row
     log = SliceLog(run)
     begin(log, plan)
     log.claim("out.0#0", generation)
-    context = UnitContext(
-        unit=UnitId(segment="out", shard=0),
-        generation=generation,
-        segment=plan.segment("out"),
-        deployment=plan,
-        log=log,
-        trimmer=Trimmer(log, plan),
-        crash=Crash(),
-    )
+    context = context_of(log, UnitId(segment="out"), generation, plan)
     delivery = make_delivery(
         sink,
         context=context,

@@ -5,33 +5,28 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.unit.runtime.deployments import a_sink, a_source, deployed
+from tests.unit.runtime.units.exporting import SCHEMA, context_of, publish_rows
 from tests.unit.runtime.units.test_exporters import deliver, rows_of, wait_for
 
 from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sqlite
-from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.forked import ForkedLog, Patience
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
-from holdfast.runtime.units.threads import UnitContext
 from holdfast.streams.fork import end_fork, put_fork
-from holdfast.streams.records import Fork, ForkEnd, Slice
+from holdfast.streams.records import Fork, ForkEnd
 from holdfast.verify.claims import ParquetFolder, SqliteTable
 from holdfast.verify.tentative import left_over
 
 pytestmark = pytest.mark.unit
 
-SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 OUT = UnitId(segment="out")
 
 
@@ -45,38 +40,14 @@ def publish(run, shard, first, *batches):
     log, unit = SliceLog(run), f"a.0#{shard}"
     begin(log, deployment())
     for number, rows in enumerate(batches, first):
-        table = pa.Table.from_pylist([{"key": k, "value": v} for k, v in rows], schema=SCHEMA)
-        zeros = np.zeros(len(rows), dtype=np.int64)
-        file = write_slice_file(log.data(unit, "a"), f"{number:010d}.arrow", table, zeros, zeros)
-        log.publish(
-            Slice(
-                unit=unit,
-                number=number,
-                after=number - 1,
-                upto=number,
-                files={"a": (file,)},
-                rows=len(rows),
-            )
-        )
-
-
-def _context(log, unit, generation, plan):
-    return UnitContext(
-        unit=unit,
-        generation=generation,
-        segment=plan.segment("out"),
-        deployment=plan,
-        log=log,
-        trimmer=Trimmer(log, plan),
-        crash=Crash(),
-    )
+        publish_rows(log, unit, number, rows)
 
 
 def exact(run, sink, generation=0, upsert_key=()):
     plan, log = deployment(upsert_key), SliceLog(run)
     begin(log, plan)
     log.claim("out.0#0", generation)
-    context = _context(log, OUT, generation, plan)
+    context = context_of(log, OUT, generation, plan)
     made = make_delivery(
         sink,
         context=context,
@@ -96,7 +67,7 @@ def forked(run, sink, fork=1, generation=0, upsert_key=(), silent=("a.0#1",)):
     )
     log.claim(unit.name, generation)
     log.run(log.steps().begin(log.newest_batch("out.0#0") + 1))
-    context = _context(log, unit, generation, plan)
+    context = context_of(log, unit, generation, plan)
     made = make_tentative(
         sink,
         context=context,

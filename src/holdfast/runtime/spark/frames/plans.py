@@ -57,7 +57,7 @@ _RELATIONS = {
 }
 """What reads from outside, and the method that tells what."""
 _BY_BATCH = {"DeduplicateWithinWatermark", "GlobalLimit"}
-"""Whose result depends on how the input is cut into batches."""
+"""Whose result depends on how the input is divided into batches."""
 _FLOATS = {"FloatType", "DoubleType"}
 _SAMPLE_MS = 10**12
 """A watermark to ask Spark with what it would make of it: any would do."""
@@ -78,7 +78,7 @@ class StatefulStep:
     grouped_by: frozenset[tuple[int, str]]
     """Columns, by index of the input, that rows in one group share, unchanged from the input."""
     one_epoch: bool
-    """Its result depends on how the input is cut into batches."""
+    """Its result depends on how the input is divided into batches."""
     windows: bool
     """Time closes its state by the ends of windows alone, or not at all."""
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from holdfast.deployment import UnitId
 from holdfast.rundir.layout import generation_word
 from holdfast.runtime.checkpoint.clone import clone_between, generations, next_batch
 from holdfast.runtime.units.threads import UnitContext
-
-MAX_REPLICAS = 2
-"""A unit and its follower."""
 
 
 def clone_partner(context: UnitContext, own: int | None, *, rows: int) -> bool:
@@ -22,8 +17,7 @@ def clone_partner(context: UnitContext, own: int | None, *, rows: int) -> bool:
     log, layout = context.log, context.log.layout
     best = 0 if own is None else _reached(context, context.unit, own, rows)
     found: tuple[UnitId, int] | None = None
-    for number in range(MAX_REPLICAS):
-        other = replace(context.unit, replica=number)
+    for other in context.unit.replicas:
         there = generations(log.store.below(layout.checkpoints(str(other))))
         if other == context.unit or not there:
             continue
