@@ -20,7 +20,6 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.runtime.log.crash import RESTART_POINT, Crash
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.start import first_whole_epoch
 from holdfast.runtime.log.wiring import first_change
 from holdfast.streams.records import Change, Restart
 from holdfast.streams.steps import Operation, Put, drive
@@ -45,7 +44,7 @@ def first_epoch(
     streams = outside(deployment, fresh)
     name = fresh[0].name
     if start == "earliest":
-        return _earliest(log, deployment, fresh)
+        return _earliest(log, streams, name)
     if start == "now":
         return _newest(log, streams or [name]) + 1
     if not streams and start > (newest := _newest(log, [name]) + 1):
@@ -61,13 +60,12 @@ def first_epoch(
     return start
 
 
-def _earliest(log: SliceLog, deployment: Deployment, fresh: Sequence[Segment]) -> int:
-    names = {segment.name for segment in fresh}
-    found = [first_whole_epoch(log, deployment, item, names) for item in fresh]
-    known = [epoch for epoch in found if epoch is not None]
-    if len(known) < len(found):
-        raise BadInputError("its inputs have no end in common that is left", where=fresh[0].name)
-    return max(known, default=0)
+def _earliest(log: SliceLog, streams: Sequence[str], name: str) -> int:
+    """The first epoch from which on all streams are there; each may end at epochs of its own."""
+    found = log.run(log.steps().first_whole_epoch(streams))
+    if found is None:
+        raise BadInputError("its inputs have no end in common that is left", where=name)
+    return found
 
 
 def begin_anew(

@@ -24,18 +24,23 @@ OTHERS = 16
 """Tasks that do not wait: copying a native source, reading files, delivering rows."""
 
 
-def waiting_tasks(deployment: Deployment, partitions: int = 1) -> int:
-    """Tasks that wait for input if all units run on one node and read each input once."""
+def waiting_tasks(deployment: Deployment, partitions: int = 1, *, scaled: bool = False) -> int:
+    """Tasks that wait for input if all units run on one node and read each input once.
+
+    `scaled`: if every operator has as many shards as it may ever have.
+    """
     return sum(
-        segment.shards * len(segment.inputs) * partitions
+        (max(segment.shards, segment.max_shards) if scaled else segment.shards)
+        * len(segment.inputs)
+        * partitions
         for segment in deployment.segments
         if segment.kind == "inner"
     )
 
 
 def task_slots(deployment: Deployment, partitions: int = 1) -> int:
-    """Slots for a session that may have to run all units."""
-    return max(MIN_SLOTS, READS * waiting_tasks(deployment, partitions) + OTHERS)
+    """Slots for a session that may have to run all units, also those that `scale` makes later."""
+    return max(MIN_SLOTS, READS * waiting_tasks(deployment, partitions, scaled=True) + OTHERS)
 
 
 def require_slots(master: str | None, deployment: Deployment, partitions: int = 1) -> None:

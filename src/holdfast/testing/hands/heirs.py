@@ -12,7 +12,7 @@ from holdfast.streams.records import Child, Range, Slice
 from holdfast.streams.steps import Get, skips, slices
 from holdfast.streams.unit import NondeterministicError
 from holdfast.testing.hands.memory import Idle, Local, Process
-from holdfast.testing.hands.scenario import Row, apply, digest_of, left_out
+from holdfast.testing.hands.scenario import GROUPS, Row, apply, digest_of, left_out
 from holdfast.testing.hands.units import Snapshot, Units
 
 
@@ -28,13 +28,20 @@ class Heirs(Units):
 
     # Births
 
-    def initial(self, protocol: Floors, child: Child) -> Process:
-        """What a unit is born with; None: not yet there."""
+    def initial(self, protocol: Floors, child: Child, *, asked: bool = False) -> Process:
+        """What a unit is born with; None: not yet there.
+
+        If others ask for it since it never ran: one that was to take over all of a stream's state
+        has none, and its heirs go to those it was to have it from. What is divided is asked for
+        part by part.
+        """
         born = yield from protocol.birth(child.unit)
         if born == "void":
             return "void"
         if not isinstance(born, Birth):
             return None
+        if asked and born.parents and child.groups == (0, GROUPS):
+            raise TrimmedError(f"{child.unit}: it has no state of its own")
         state: dict[int, Any] = {}
         for parent, batch in born.parents:
             part = yield from self._state_at(protocol, parent, batch, replays=born.shared)
@@ -60,7 +67,7 @@ class Heirs(Units):
         if snapshot is None and (unit in self.forgotten or any(self.commits.get(unit, ()))):
             raise TrimmedError(f"{unit}: its state after batch {batch} was not kept")
         if snapshot is None:  # it never ran: its state is that of its birth
-            snapshot = yield from self.initial(protocol, self.units[unit])
+            snapshot = yield from self.initial(protocol, self.units[unit], asked=True)
             number = -1
         if not isinstance(snapshot, Snapshot):
             return None

@@ -6,50 +6,11 @@ a kind of world in which the rule matters; the model must find what then goes wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
-
-from holdfast.errors import HoldfastError
-from holdfast.streams.floors import Floors
 from holdfast.testing.hands import rules
-from holdfast.testing.hands.scenario import Scenario, Violation, draw
-from holdfast.testing.hands.world import World
+from holdfast.testing.hands.mutant import Mutant, violation
+from holdfast.testing.hands.mutants_anew import BEGUN_ANEW
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A rule switched off, and the worlds in which it matters."""
-
-    rule: str
-    protocol: Callable[..., Floors] = Floors
-    broken: str = ""
-    paths: bool | None = None
-    shared: bool | None = None
-    """Whether worlds need alternatives, with state that they take over; None: either."""
-    restarts: bool = False
-    """Whether worlds are restarted, with some of them begun anew."""
-    changes: dict[str, Any] = field(default_factory=dict)
-    span: int | None = None
-    """Batch interval of all segments; None: as drawn."""
-    seed: int = 0
-    """A world that shows it."""
-
-    def scenarios(self, seeds: Iterator[int] | range) -> Iterator[tuple[int, Scenario]]:
-        for seed in seeds:
-            drawn = draw(seed, restarts=self.restarts)
-            if self.paths not in (None, bool(drawn.alternatives)):
-                continue
-            if self.shared in (None, drawn.shared):
-                yield seed, self.scenario(seed)
-
-    def scenario(self, seed: int) -> Scenario:
-        drawn = draw(seed, restarts=self.restarts)
-        if self.span is not None:
-            spans = {name: seg._replace(span=self.span) for name, seg in drawn.segments.items()}
-            drawn = replace(drawn, segments=spans)
-        return replace(drawn, **self.changes)
-
+__all__ = ["MUTANTS", "Mutant", "violation"]
 
 SPLITS = {"spares": 1.0, "gap_faults": 0.1, "changes": 8, "coordinators": 2, "trim": False}
 TRIMS = {"trim": True, "pace": 0.003, "epochs": 16, "gap_faults": 0.1, "changes": 8}
@@ -61,7 +22,6 @@ SHARED = {
     "strides": (1,),
     "restless": 0.8,
 }
-ANEW = {"anew": 1.0, "restarts": 3, "trim": True, "gap_faults": 0.1, "faults": 0.001}
 LOSSES = {"damaged": "s0", "losses": 0.01, "trim": True, "trim_rest": 15}
 
 MUTANTS = (
@@ -290,103 +250,31 @@ MUTANTS = (
         seed=100_008,
     ),
     Mutant(
-        rule="what begins anew together is one decision",
-        broken="one-record",
-        restarts=True,
-        changes={**ANEW, "gap_faults": 0.3},
-        seed=200_106,
+        rule="who was left without its state is not asked for it",
+        protocol=rules.LeftUnitsHaveState,
+        shared=True,
+        changes={**SHARED, "gap_faults": 0.3, "trim_rest": 8, "spares": 0.05, "restless": 1.0},
+        seed=200_056,
     ),
     Mutant(
-        rule="none of it is born before all of it is carried out",
-        protocol=rules.BornBeforeTheOthers,
-        restarts=True,
-        changes={**ANEW, "restarts": 8, "gap_faults": 0.3, "sleeps": (30, 200, 800)},
-        seed=200_167,
+        rule="who was left with its state is asked for it",
+        protocol=rules.IdleUnitsHaveNone,
+        shared=True,
+        changes={**SHARED, "gap_faults": 0.1, "trim_rest": 4, "restless": 1.0},
+        seed=200_751,
     ),
     Mutant(
-        rule="readers are begun anew before what they read",
-        broken="readers-first",
-        restarts=True,
-        changes={**ANEW, "restarts": 8, "survivors": 0.9, "gap_faults": 0.3},
-        seed=200_810,
+        rule="state is kept where it was handed over until the stream is past that",
+        protocol=rules.OverWhereItHandedOver,
+        shared=True,
+        changes={**SHARED, "gap_faults": 0.1, "trim_rest": 4},
+        seed=200_990,
     ),
     Mutant(
-        rule="a sealed sink delivers no more",
-        broken="sealed-sinks",
-        restarts=True,
-        changes={**ANEW, "restarts": 8, "survivors": 0.9},
-        seed=200_103,
+        rule="a sealed unit is over when what it published is read",
+        protocol=rules.OverBeforeItIsRead,
+        changes={**LOSSES, "damaged": "k", "trim_rest": 4, "changes": 8, "spares": 1.0},
+        seed=200_290,
     ),
-    Mutant(
-        rule="a stream begun anew voids what all older logs hold beyond",
-        protocol=rules.OlderLogsCount,
-        restarts=True,
-        span=1,
-        changes={**ANEW, "restarts": 8, "trim": False},
-        seed=200_061,
-    ),
-    Mutant(
-        rule="a reset is refused where its input is trimmed",
-        protocol=rules.TrimmedIsWhole,
-        restarts=True,
-        span=1,
-        changes={**ANEW, "epochs": 32, "pace": 0.004, "strides": (1,), "trim_rest": 4},
-        seed=200_476,
-    ),
-    Mutant(
-        rule="a reset begins at an end of all its inputs",
-        protocol=rules.EveryEpochIsAnEnd,
-        restarts=True,
-        span=4,
-        changes=ANEW,
-        seed=200_014,
-    ),
-    Mutant(
-        rule="what begins anew pins its input from there on",
-        protocol=rules.NewbornPinsNothing,
-        restarts=True,
-        changes={**ANEW, "spares": 0.05, "trim_rest": 10},
-        seed=200_003,
-    ),
-    Mutant(
-        rule="who takes over state runs on to where it carries the stream",
-        protocol=rules.HeirsRunOnFreely,
-        restarts=True,
-        span=1,
-        changes={
-            **ANEW,
-            "anew": 0.0,
-            "restarts": 8,
-            "gap_faults": 0.3,
-            "changes": 0,
-            "epochs": 32,
-            "pace": 0.02,
-            "strides": (1, 8),
-        },
-        seed=200_063,
-    ),
-    Mutant(
-        rule="what may leave rows out is not run again by others",
-        protocol=rules.LeftOutRowsComeBack,
-        restarts=True,
-        changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
-        seed=200_098,
-    ),
-    Mutant(
-        rule="whose state others take over stands still meanwhile",
-        broken="at-rest",
-        restarts=True,
-        changes={**ANEW, "anew": 0.0, "restarts": 8, "poison": True, "gap_faults": 0.3},
-        seed=200_084,
-    ),
+    *BEGUN_ANEW,
 )
-
-
-def violation(mutant: Mutant, seed: int, scenario: Scenario) -> str | None:
-    """What goes wrong in one world, if anything."""
-    world = World(seed, scenario=scenario, protocol=mutant.protocol, broken=mutant.broken)
-    try:
-        world.run()
-    except (Violation, HoldfastError) as error:
-        return str(error)
-    return None

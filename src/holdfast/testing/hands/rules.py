@@ -23,8 +23,8 @@ from holdfast.streams.records import (
 )
 from holdfast.streams.repair import Repaired
 from holdfast.streams.steps import (
-    RESTARTS,
     Get,
+    GetFloor,
     Newest,
     Put,
     Steps,
@@ -33,6 +33,7 @@ from holdfast.streams.steps import (
     ranges,
     slices,
 )
+from holdfast.streams.tails import Log
 from holdfast.streams.unit import NondeterministicError, Position, Published
 
 
@@ -341,52 +342,67 @@ class AnyRepair(Floors):
         return (yield from super().repair(item, files, item.digest, number=number))
 
 
-class BornBeforeTheOthers(Floors):
-    """A unit that begins anew is born as soon as its own stream has been changed."""
+class LeftUnitsHaveState(Floors):
+    """The state of a unit that was left is asked of it, whether it has taken it over or not."""
 
-    def is_carried_out(self, number: int) -> Steps[bool]:
-        yield Get(RESTARTS, number)
-        return True
+    _asks = False
 
+    def _birth_after_closing(self, stream: str, change: Change) -> Steps[Any]:
+        self._asks = True
+        try:
+            return (yield from super()._birth_after_closing(stream, change))
+        finally:
+            self._asks = False
 
-class OlderLogsCount(Floors):
-    """A stream that is begun anew voids what the logs just before it hold, and no others."""
-
-    def _base_at(self, stream: str, after: int) -> Steps[tuple[Change, int | None]]:
-        known = yield from self.bases(stream)
-        ends = [(base, None if closing is None else closing.end) for base, closing in known]
-        return next(found for found in ends if found[1] is None or found[1] > after)
-
-    def _limit(self, stream: str, base: Change) -> Steps[int | None]:
-        closing = yield from self.find_closing(stream, base.number)
-        return None if closing is None else closing.end
+    def has_state(self, unit: str) -> Steps[bool]:
+        return (yield from super().has_state(unit)) or self._asks
 
 
-class TrimmedIsWhole(Floors):
-    """Nobody looks whether what a reset would read is there."""
+class IdleUnitsHaveNone(LeftUnitsHaveState):
+    """The state of a unit that was left before it published is asked of those before it."""
 
-    def is_whole(self, stream: str, after: int) -> Steps[bool]:
-        return after >= (yield from self.begun_after(stream))
-
-
-class EveryEpochIsAnEnd(Floors):
-    """A reset may begin in the middle of a slice."""
-
-    def is_end(self, stream: str, epoch: int) -> Steps[bool]:
-        return epoch <= (yield from self.last_end(stream))
+    def has_state(self, unit: str) -> Steps[bool]:
+        seal = yield from self.seal_of(unit)
+        if self._asks and seal is not None and seal.number == 0:
+            return False
+        return (yield from super().has_state(unit))
 
 
-class HeirsRunOnFreely(Floors):
-    """Units that take over state end their batches anywhere, also across where they carry on."""
+class OverWhereItHandedOver(Floors):
+    """State that was handed over is dropped, though the stream may be left just there."""
 
-    def _stops(self, unit: str) -> Steps[tuple[int, ...]]:
-        yield Newest(ranges(unit))
-        return ()
+    _asks = False
+
+    def is_over(self, unit: str) -> Steps[bool]:
+        self._asks = True
+        try:
+            return (yield from super().is_over(unit))
+        finally:
+            self._asks = False
+
+    def common_end(self, unit: str) -> Steps[int]:
+        end = yield from super().common_end(unit)
+        return 1 << 30 if self._asks else end
 
 
-class LeftOutRowsComeBack(Floors):
-    """Who takes over runs batches again, whatever rows they may leave out."""
+class TrimmedEndsAreNone(Floors):
+    """Where a log has ended is forgotten with its last slice."""
 
-    def may_take_over(self, since: int, upto: int, *, quarantines: bool) -> bool:
-        del since, upto, quarantines
-        return True
+    def _whole_log(self, unit: str) -> Steps[Log]:
+        return replace((yield from super()._whole_log(unit)), trimmed=None)
+
+
+class OverBeforeItIsRead(Floors):
+    """A unit that has handed over is over, whether what it published is read or not."""
+
+    def is_over(self, unit: str) -> Steps[bool]:
+        steps = super().is_over(unit)
+        answer: Any = None
+        while True:
+            try:
+                operation = steps.send(answer)
+            except StopIteration as done:
+                return bool(done.value)
+            answer = yield operation
+            if operation == GetFloor(slices(unit)):
+                answer = Floor(number=1 << 30)

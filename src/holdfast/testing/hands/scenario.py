@@ -83,6 +83,8 @@ class Scenario:
     """How likely a unit lives on while others begin anew what it makes or reads."""
     deposed: float = 0.0
     """How likely one who leads lives on then, and has not noticed yet that others do."""
+    rivals: float = 0.0
+    """How likely such a one leaves a path while a restart begins that stream anew."""
 
 
 def draw(seed: int, *, restarts: bool | None = None) -> Scenario:
@@ -142,6 +144,7 @@ def draw(seed: int, *, restarts: bool | None = None) -> Scenario:
         epochs=rng.choice([8, 12, 16]),
         pace=rng.choice([0.001, 0.002, 0.004]),
         deposed=rng.choice([0.0, 0.5]),
+        rivals=1.0 if paths and rng.random() < 0.5 else 0.0,
     )
 
 

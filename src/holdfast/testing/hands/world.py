@@ -175,6 +175,32 @@ class World(Starts):
         yield from protocol.decide(replace(change, writer=protocol.writer))
         yield from protocol.carry_out(stream)
 
+    def _tempt(self, change: Change) -> None:
+        """Let one who has been deposed leave a path just when a restart has begun it anew.
+
+        Whoever starts the run has put the change and not sealed what was before: a gap of a few
+        operations, which chance alone does not find.
+        """
+        if change.restart is None or change.number == 0 or change.stream != "j":
+            return
+        if self.scenario.rivals and self.rng.random() < self.scenario.rivals:
+            self.at(self.step, self._rival_comes)
+
+    def _rival_comes(self) -> None:
+        for process in [item for item in self.ready if item.name.startswith(STARTER)]:
+            self.sleep(process, self.rng.choice(self.scenario.sleeps))
+        self.count["rival"] += 1
+        self.start(Running("rival0", self.rival()))
+
+    def rival(self) -> Process:
+        """Leaves the path that carries stream j, whatever others have decided about it."""
+        protocol = self.protocol()
+        rng = seeded(self.seed, protocol.writer)
+        known = yield from protocol.changes_of("j")
+        change = replace(self._switch(known, rng), writer=protocol.writer)
+        if (yield from protocol.decide(change)):
+            yield from protocol.seal_cut(change)
+
     def one_trim(self, unit: str) -> Process:
         """Trim what one unit owns."""
         protocol = self.protocol()
@@ -237,6 +263,7 @@ class World(Starts):
             match result:
                 case Change():
                     self.learn(result)
+                    self._tempt(result)
                 case Restart():
                     self.results.restart(result)
                 case Seal(unit=unit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from tests.unit.runtime.units.test_replayed import SOURCE, World
@@ -14,8 +15,8 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Change, Child, Restart, Slice
-from holdfast.streams.steps import RESTARTS, Put
+from holdfast.streams.records import Change, Child, Floor, Restart, Slice
+from holdfast.streams.steps import RESTARTS, Put, RaiseFloor, slices
 
 pytestmark = pytest.mark.unit
 
@@ -221,3 +222,20 @@ def test_a_cut_that_seals_first_does_not_overtake_a_reset():
     assert log.run(log.steps().birth("b.1#0")) == Birth(epoch=7)
     log.run(log.steps().carry_out("b"))
     assert log.run(log.steps().birth("b.2#0")) == Birth(epoch=7)
+
+
+def test_earliest_is_an_end_of_all_that_is_read_by_whatever_begins_anew():
+    """Operators that are reset together read sources whose batches end at different epochs."""
+    reset = (segment("b", "inner", "a"), segment("d", "inner", "c"))
+    both = (*reset, segment("e", "inner", "b", "d"), segment("out", "exporter", "e"))
+    deployment = replace(
+        DEPLOYMENT, segments=(segment("a", "source"), segment("c", "source"), *both)
+    )
+    log = SliceLog("/none", Mortal())
+    begin(log, deployment)
+    publish(log, "a.0#0", -1, 3, 7, 11, 15)
+    publish(log, "c.0#0", -1, *range(16))
+    log.records.execute(RaiseFloor(slices("c.0#0"), Floor(number=6, epoch=5)))
+    epoch = first_epoch(log, deployment, both, "earliest")
+    assert epoch == 8
+    assert first_epoch(log, deployment, both, epoch) == epoch

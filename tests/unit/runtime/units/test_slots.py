@@ -39,6 +39,18 @@ def test_there_are_more_slots_than_tasks_that_wait():
     require_slots(f"local[{task_slots(wide)}]", wide)
 
 
+def test_operators_that_may_scale_have_slots_for_all_their_shards():
+    """A session is started once: it must do for what `scale` makes of the run later."""
+    made = Pipeline("growing", epoch="1s")
+    source = made.source("s", Rate(rows_per_second=1))
+    counted = source.aggregate("count", lambda frame: frame, key="value", max_shards=128)
+    made.sink("out", counted, Parquet("out"))
+    deployment = deploy(made, cuts="all")
+    assert waiting_tasks(deployment) == 1
+    assert task_slots(deployment) > 128
+    require_slots("local[2]", deployment)
+
+
 @pytest.mark.parametrize("master", ["local", "local[3]", "local[3,4]", "local[3, 4]"])
 def test_a_session_with_too_few_slots_is_refused(master):
     """In one line that says how many it takes."""
