@@ -25,7 +25,8 @@ from holdfast.streams.steps import Steps, slices
 MOST_ATTEMPTS = 16
 """How often others may come first before one gives up."""
 _FIXED = {
-    "source": "a source reads with as many as it began with",
+    "source": "a source that may scale declares max_shards, a power of two; one that Spark reads "
+    "itself has one query, whose position cannot be divided",
     "exporter": "a sink is written to by one",
     "inner": "an operator that may scale declares max_shards, a power of two, beside its key",
 }
@@ -144,6 +145,8 @@ def split(
 def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Callable[[Block], float]:
     """How many rows came to a block lately; where none did, how many partitions it has."""
     inputs = deployment.streams_read(segment)
+    if segment.kind == "source":
+        inputs = (segment.name,)
     upto = min((log.run(log.steps().last_end(stream)) for stream in inputs), default=-1)
     after = upto - max(1, round(HEAT_S / deployment.epoch_s))
     rates = arrived(log, deployment, segment, after, upto)
@@ -158,8 +161,17 @@ def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Callable[[B
 def arrived(
     log: SliceLog, deployment: Deployment, segment: Segment, after: int, upto: int
 ) -> list[float]:
-    """Rows per second for every state partition of an operator in some epochs of its input."""
+    """Rows per second for every state partition of an operator in some epochs of its input.
+
+    Of a source, whose partitions nobody counts, those that its shards made, dealt out evenly.
+    """
     rates = [0.0] * segment.max_shards
+    if segment.kind == "source":
+        for block, unit in shape_of(log, segment).items():
+            for _, rows, epochs in _rows_of(log, unit, segment.outputs[0].name, after, upto):
+                for part in range(block.first, block.stop):
+                    rates[part] += rows / (epochs * deployment.epoch_s * block.count)
+        return rates
     for boundary in segment.inputs:
         stream = deployment.producer(boundary).name
         for child in log.run(log.steps().carriers(stream)):

@@ -207,7 +207,7 @@ def test_a_change_is_done_when_its_children_publish():
 def test_what_cannot_be_scaled_is_refused():
     """Sources, operators without max_shards, numbers out of bounds."""
     assert scalable(DEPLOYMENT, "split") == COUNT
-    with pytest.raises(BadInputError, match=r"fixed: a source reads .*; scalable: count"):
+    with pytest.raises(BadInputError, match=r"fixed: a source that .*; scalable: count"):
         scalable(DEPLOYMENT, "lines")
     with pytest.raises(BadInputError, match="scalable: count"):
         scalable(DEPLOYMENT, "cuont")
