@@ -344,3 +344,15 @@ def test_the_load_of_a_source_is_what_its_shards_make():
     upto = world.log.run(world.log.steps().last_end("a"))
     rates = arrived(world.log, DEPLOYMENT, SEGMENT, upto - 4, upto)
     assert rates == pytest.approx([1.0] * 8)
+
+
+def test_the_load_of_a_source_does_not_fall_when_it_is_scaled():
+    """Those before made the rows of the seconds before."""
+    world = World(Rate(rows_per_second=8))
+    world.run(12)
+    for shards in (4, 1):
+        world.scale(shards)
+        world.run(1)
+        upto = world.log.run(world.log.steps().last_end("a"))
+        rates = arrived(world.log, DEPLOYMENT, SEGMENT, upto - 6, upto)
+        assert rates == pytest.approx([1.0] * 8)
