@@ -117,7 +117,7 @@ sinks = [Segment(name=f"x{i}", kind="exporter", operators=(f"x{i}",), inputs=(it
 first = Segment(name="a", kind="source", operators=("a",), outputs=outputs)
 deployment = Deployment(pipeline="p", epoch_s=EPOCH_S, fingerprints={}, segments=(first, *sinks))
 with tempfile.TemporaryDirectory() as root:
-    rows = GeneratedRows(source=source, epoch_s=EPOCH_S, shard=0, shards=1)
+    rows = GeneratedRows(source=source, epoch_s=EPOCH_S)
     schema = source.table(0, epoch_s=EPOCH_S).schema
     made = [SourceUnit(context(root, deployment, "a"), rows, event_time=None)]
     for item in sinks:

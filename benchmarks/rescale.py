@@ -7,6 +7,10 @@ while. Beside it what Spark offers in the same session: the query is stopped, it
 repartitioned offline, the query started again; from the call of `stop` to the end of the first
 batch afterwards. Everything runs in one process, so a quiet machine with two cores is enough.
 
+A million keys take minutes, nearly all of it Spark's: the batch that brings the keys, the snapshot
+of their state, and its own repartitioning. What is being waited for is told on stderr; it gives up
+when nothing has moved for `STUCK_S`, however long the whole takes.
+
     python -m benchmarks.rescale [--quick] [--keys 10000 100000 1000000] [--json FILE]
 """
 
@@ -16,6 +20,7 @@ import argparse
 import itertools
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
@@ -45,7 +50,10 @@ ROWS = 200
 EPOCH_S = 0.5
 SETTLE = 6
 """Epochs between two changes."""
-DEADLINE_S = 240.0
+STUCK_S = 600.0
+"""Nothing has moved for so long, seconds: it gives up. A batch of all keys is one move."""
+TELL_S = 30.0
+"""How often it is told what is being waited for, seconds."""
 LOOK_S = 0.5
 """Between two looks at the files of the state."""
 
@@ -95,13 +103,18 @@ def main() -> int:
     return int(any(row.median_s > BAR_S for row in rows))
 
 
+def tell(line: str) -> None:
+    """Say what takes its time, to who looks on."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def measure(spark: SparkSession, keys: int, folder: Path) -> Row:
     """Both, one after the other."""
     running = Running(spark, keys, folder / "run")
     try:
-        running.until(lambda found: found["count"].epoch > FILL + SETTLE)
+        running.until("all keys", lambda found: found["count"].epoch > FILL + SETTLE)
         filled = running.log.newest_batch("count.0#0")
-        running.until(lambda _: running.snapshot() >= filled, look_s=LOOK_S)
+        running.until("a snapshot", lambda _: running.snapshot() >= filled, look_s=LOOK_S)
         handovers = [running.scale(shards) for shards in SHAPES]
         usual_s = running.usual_s()
         state_bytes = running.state_bytes()
@@ -156,10 +169,15 @@ class Running:
             self.host.start(UnitId.parse(unit), 1, None)
 
     def until(
-        self, condition: Callable[[dict[str, UnitReport]], bool], *, look_s: float = 0.02
+        self,
+        what: str,
+        condition: Callable[[dict[str, UnitReport]], bool],
+        *,
+        look_s: float = 0.02,
     ) -> None:
-        """Wait; the furthest unit of an operator stands for it."""
-        end = time.monotonic() + DEADLINE_S
+        """Wait as long as something moves; the furthest unit of an operator stands for it."""
+        began = moved_at = told_at = time.monotonic()
+        before: object = None
         while True:
             found: dict[str, UnitReport] = {}
             for item in self.host.poll():
@@ -170,10 +188,19 @@ class Running:
                 known = found.get(item.unit.segment)
                 if known is None or known.epoch < item.epoch:
                     found[item.unit.segment] = item
+            now = time.monotonic()
             if condition(found):
+                if now - told_at >= TELL_S or told_at > began:
+                    tell(f"{what}: there after {now - began:.0f} s")
                 return
-            if time.monotonic() > end:
-                raise TimeoutError(str(found))
+            moved = {name: (item.epoch, item.rows_in) for name, item in found.items()}
+            if moved != before:
+                before, moved_at = moved, now
+            if now - told_at >= TELL_S:
+                told_at = now
+                tell(f"{what}: waited for {now - began:.0f} s; (epoch, rows) {moved}")
+            if now - moved_at > STUCK_S:
+                raise TimeoutError(f"{what}: nothing has moved for {STUCK_S:.0f} s: {found}")
             time.sleep(look_s)
 
     def scale(self, shards: int) -> list[Handover]:
@@ -182,10 +209,10 @@ class Running:
         for change in put:
             for child in change.children:
                 self._start(child.unit)
-        self.until(lambda _: all(outcome(self.log, change) for change in put))
+        self.until(f"{shards} shards", lambda _: all(outcome(self.log, change) for change in put))
         done = [found for change in put if (found := outcome(self.log, change))]
         after = max(found.epoch for found in done) + SETTLE
-        self.until(lambda found: found["out"].epoch > after)
+        self.until("the sink behind it", lambda found: found["out"].epoch > after)
         return done
 
     def usual_s(self) -> float:

@@ -46,7 +46,7 @@ def pipeline(*, mapped=False):
     """With or without a map that keeps no state and scales as well."""
     p = Pipeline("rescaled", event_time=("ts", "1 second"), epoch="0.4s")
     source = Generator(function=events, schema="ts timestamp, key string, value bigint", seed=0)
-    rows = p.source("events", source)
+    rows = p.source("events", source, max_shards=4)
     if mapped:
         rows = rows.map("double", doubled, key="value", max_shards=2).map("halve", halved)
     p.sink("sums", rows.aggregate("window", windows, key="key", max_shards=4), Parquet("sums"))
@@ -77,7 +77,7 @@ def main(folder, generation, steps):
     try:
         run.deliver(4)
         for shards, epochs in steps:
-            run.scale(shards)
+            run.scale(shards, events=shards)
             run.deliver(epochs)
     finally:
         run.host.close()

@@ -52,14 +52,15 @@ def check(folder):
 
 
 def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
-    """One shard, three of uneven blocks, one, each with the state of those before; and a map."""
+    """One shard, three of uneven blocks, one, with the state of those before; a map, a source."""
     run = Rescaled(spark, tmp_path, mapped=True)
     try:
         run.deliver(8)
         for shards, maps in ((3, 2), (1, 1)):
-            changes = run.scale(shards, double=maps)
+            changes = run.scale(shards, double=maps, events=shards)
             assert len(shape_of(run.log, run.deployment.segment("window"))) == shards
             assert len(shape_of(run.log, run.deployment.segment("halve"))) == maps
+            assert len(shape_of(run.log, run.deployment.segment("events"))) == shards
             assert all(outcome(run.log, change).epoch > 0 for change in changes)
             run.deliver(7)
     finally:
@@ -77,6 +78,10 @@ def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
         "before-commit:window.1#0@0",
         "after-slice-record:window.1#1@0",
         "after-range-record:window.1#0@1",
+        "after-seal:events.0#0",
+        "during-handover:events.1#1",
+        "after-range-record:events.1#0@0",
+        "after-slice-record:events.1#1@0",
     ],
 )
 def test_killed_at_any_step_every_row_counts_once(tmp_path, crash_at):

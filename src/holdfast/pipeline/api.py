@@ -21,7 +21,7 @@ from holdfast.pipeline.naming import key_columns
 from holdfast.pipeline.operators import OnError, OperatorKind, PipelineOperator
 from holdfast.pipeline.problems import report
 from holdfast.pipeline.sinks import Sink, check_apart
-from holdfast.pipeline.sources import Source
+from holdfast.pipeline.sources import Source, SparkSource
 from holdfast.pipeline.stream import Stream
 from holdfast.pipeline.tables import StaticTable, Table
 from holdfast.quantities import parse_time
@@ -121,8 +121,15 @@ class Pipeline:
         """The operators that read the output of `name`, sinks included."""
         return tuple(operator for operator in self.operators if name in operator.inputs)
 
-    def source(self, name: str, source: Source, *, parallelism: int = 1) -> Stream:
-        """A stream of rows from outside."""
+    def source(
+        self, name: str, source: Source, *, parallelism: int = 1, max_shards: int | None = None
+    ) -> Stream:
+        """A stream of rows from outside.
+
+        With `max_shards`, a power of two, the number of its shards can be changed while it runs.
+        Its rows, or its files, are dealt out over so many parts, of which every shard reads some:
+        so what is read does not depend on how many shards there are.
+        """
         if not isinstance(source, get_args(Source)):
             raise BadInputError(
                 f"{source!r} is not a source",
@@ -130,7 +137,13 @@ class Pipeline:
                 hint="use Rate, Files, Generator or SparkSource",
             )
         return self._add(
-            PipelineOperator(name=name, kind="source", source=source, shards=parallelism)
+            PipelineOperator(
+                name=name,
+                kind="source",
+                source=source,
+                shards=parallelism,
+                max_shards=max_shards,
+            )
         )
 
     def sink(self, name: str, stream: Stream, sink: Sink, *, priority: float = 1.0) -> None:
@@ -335,7 +348,15 @@ def _check_options(operator: PipelineOperator) -> None:
         raise BadInputError("several shards need a key", where=name)
     if operator.max_shards is not None:
         check_max_shards(operator.max_shards, name)
-        if not operator.key:
+        if isinstance(operator.source, SparkSource) and operator.max_shards > 1:
+            raise BadInputError(
+                "a SparkSource cannot scale: where it stands is known to Spark's checkpoint alone, "
+                "which cannot be divided",
+                where=name,
+                hint="leave max_shards out: Spark reads its partitions in parallel; what reads it "
+                "may scale",
+            )
+        if not operator.key and operator.kind != "source":
             raise BadInputError("max_shards needs a key", where=name)
 
 

@@ -23,7 +23,8 @@ def claims(pipeline: Pipeline) -> Claims:
         pipeline=pipeline.name,
         epoch_s=pipeline.epoch_s,
         sources=tuple(
-            SourceClaim(name=operator.name, made=_made(operator)) for operator in pipeline.sources
+            SourceClaim(name=operator.name, made=_made(operator), parts=_parts(operator))
+            for operator in pipeline.sources
         ),
         sinks=tuple(
             _sink(pipeline, pipeline.operator(name), expected)
@@ -43,6 +44,10 @@ def _made(operator: PipelineOperator) -> MadeRows | None:
         return found
 
     return rows
+
+
+def _parts(operator: PipelineOperator) -> int | None:
+    return operator.max_shards if operator.max_shards != 1 else None
 
 
 def _sink(pipeline: Pipeline, sink: PipelineOperator, expected: Expected) -> SinkClaim:

@@ -63,9 +63,12 @@ class Rate:
         whole = pa.Table.from_arrays([*columns, pa.array(value), pa.array(key)], schema=schema)
         return self.share(whole, shard, shards)
 
-    def share(self, whole: Any, shard: int, shards: int) -> Any:
-        """The rows of an epoch that one of its shards makes."""
-        return whole.filter(whole["value"].to_numpy() % shards == shard) if shards > 1 else whole
+    def share(self, whole: Any, shard: int, shards: int, count: int = 1) -> Any:
+        """The rows of an epoch in one of so many parts, or in `count` parts from that one on."""
+        if count >= shards:
+            return whole
+        part = whole["value"].to_numpy() % shards
+        return whole.filter((part >= shard) & (part < shard + count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,14 @@ class Generator:
         mappings = [row if isinstance(row, Mapping) else _named(row, names) for row in rows]
         return self.share(pa.Table.from_pylist(mappings, schema=schema), shard, shards)
 
-    def share(self, whole: Any, shard: int, shards: int) -> Any:
-        """The rows of an epoch that one of its shards makes."""
+    def share(self, whole: Any, shard: int, shards: int, count: int = 1) -> Any:
+        """The rows of an epoch in one of so many parts, or in `count` parts from that one on."""
         import numpy as np  # noqa: PLC0415 - as above
 
-        return whole.take(np.arange(shard, whole.num_rows, shards)) if shards > 1 else whole
+        if count >= shards:
+            return whole
+        part = np.arange(whole.num_rows) % shards
+        return whole.filter((part >= shard) & (part < shard + count))
 
 
 @dataclass(frozen=True, slots=True)

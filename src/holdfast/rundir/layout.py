@@ -11,6 +11,10 @@ ORIGIN = "origin"
 """Name of the record of when epoch 0 began."""
 SCHEMAS = "schemas.json"
 """Name of the record of what columns every operator puts out."""
+TAKEN = ("files", "taken")
+"""Folders of a unit that reads files: names that batches took, and snapshots of all of them."""
+INHERITED = "inherited"
+"""Name of a record in the folder of such a unit: what those had taken that handed over to it."""
 STOP_MARK = "stop-"
 """Start of the name of a file in a unit's folder that tells a generation's tasks to give up."""
 

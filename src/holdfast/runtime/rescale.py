@@ -25,7 +25,8 @@ from holdfast.streams.steps import Steps, slices
 MOST_ATTEMPTS = 16
 """How often others may come first before one gives up."""
 _FIXED = {
-    "source": "a source reads with as many as it began with",
+    "source": "a source that may scale declares max_shards, a power of two; one that Spark reads "
+    "itself has one query, whose position cannot be divided",
     "exporter": "a sink is written to by one",
     "inner": "an operator that may scale declares max_shards, a power of two, beside its key",
 }
@@ -41,7 +42,8 @@ class Handover:
     epoch: int
     """Where the parents ended, and the children began."""
     pause_s: float
-    """From the parents' last slice to the children's first, wall-clock seconds."""
+    """From the parents' last slice to the children's first, wall-clock seconds; 0: not known any
+    more, as these are trimmed."""
 
 
 def scalable(deployment: Deployment, operator: str) -> Segment:
@@ -144,6 +146,8 @@ def split(
 def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Callable[[Block], float]:
     """How many rows came to a block lately; where none did, how many partitions it has."""
     inputs = deployment.streams_read(segment)
+    if segment.kind == "source":
+        inputs = (segment.name,)
     upto = min((log.run(log.steps().last_end(stream)) for stream in inputs), default=-1)
     after = upto - max(1, round(HEAT_S / deployment.epoch_s))
     rates = arrived(log, deployment, segment, after, upto)
@@ -158,34 +162,56 @@ def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Callable[[B
 def arrived(
     log: SliceLog, deployment: Deployment, segment: Segment, after: int, upto: int
 ) -> list[float]:
-    """Rows per second for every state partition of an operator in some epochs of its input."""
+    """Rows per second for every state partition of an operator in some epochs of its input.
+
+    Of a source, whose partitions nobody counts, those that its shards made, dealt out evenly.
+    """
     rates = [0.0] * segment.max_shards
+    if segment.kind == "source":
+        for child, _, rate in _rates_of(log, deployment, segment.outputs[0].name, after, upto):
+            block = block_of(child.groups, segment.max_shards)
+            for part in range(block.first, block.stop):
+                rates[part] += rate / block.count
+        return rates
     for boundary in segment.inputs:
-        stream = deployment.producer(boundary).name
-        for child in log.run(log.steps().carriers(stream)):
-            for group, rows, epochs in _rows_of(log, child.unit, boundary, after, upto):
-                rates[group % segment.max_shards] += rows / (epochs * deployment.epoch_s)
+        for _, group, rate in _rates_of(log, deployment, boundary, after, upto):
+            rates[group % segment.max_shards] += rate
     return rates
 
 
-def _rows_of(
-    log: SliceLog, unit: str, boundary: str, after: int, upto: int
-) -> list[tuple[int, int, int]]:
-    """Key groups with the rows that a log brought them, and over how many epochs."""
-    after = max(after, log.floor(slices(unit)).epoch)
+def _rates_of(
+    log: SliceLog, deployment: Deployment, boundary: str, after: int, upto: int
+) -> list[tuple[Child, int, float]]:
+    """Rows per second that logs brought to key groups, of whoever carried the stream then."""
+    children = log.run(_carried(log, deployment.producer(boundary).name, after))
+    after = max([after, *(log.floor(slices(child.unit)).epoch for child in children)])
     if upto <= after:
         return []
+    seconds = (upto - after) * deployment.epoch_s
     try:
-        kept = log.run(log.steps().log(unit, after, upto)).slices
+        kept = [(child, log.run(log.steps().log(child.unit, after, upto))) for child in children]
     except TrimmedError:  # trimmed since: the next look will do
         return []
     return [
-        (part.group, part.rows, upto - after)
-        for item in kept
+        (child, part.group, part.rows / seconds)
+        for child, found in kept
+        for item in found.slices
         if item.upto <= upto
         for file in item.files.get(boundary, ())
         for part in file.parts
     ]
+
+
+def _carried(log: SliceLog, stream: str, after: int) -> Steps[list[Child]]:
+    """Who carries a stream, and who has handed it over since an epoch."""
+    steps = log.steps()
+    found = []
+    for change in (yield from steps.changes_of(stream)):
+        for child in change.children:
+            seal = yield from steps.seal_of(child.unit)
+            if seal is None or (seal.end is not None and seal.end > after):
+                found.append(child)
+    return found
 
 
 def under_way(log: SliceLog, stream: str) -> list[Change]:
@@ -242,12 +268,12 @@ def _outcome(log: SliceLog, change: Change) -> Steps[Handover | None]:
     first = 0.0
     for child in change.children:
         published = log.slice(child.unit, 0)
-        at = log.put_time(published) if published else None
-        if at is None:
-            seal = yield from steps.seal_of(child.unit)
-            if seal is None:
-                return None
-            continue
-        first = max(first, at)
+        if published is not None:
+            first = max(first, log.put_time(published) or 0.0)
+        elif (
+            not log.floor(slices(child.unit)).number  # else it was published, read and trimmed
+            and (yield from steps.seal_of(child.unit)) is None
+        ):
+            return None
     pause_s = max(0.0, first - last) if first and last else 0.0
     return Handover(change=change, epoch=epoch, pause_s=pause_s)

@@ -311,12 +311,20 @@ class Floors(Restarts):
     # Removing
 
     def _trim_slices(self, unit: str, pin: int) -> Steps[None]:
-        """Looks at no more than it removes, and one."""
+        """Looks at no more than it removes, and two.
+
+        A slice stays until another, or a seal, follows it: a source, and its heirs, go on from the
+        watermark that it tells.
+        """
         folder = slices(unit)
         floor: Floor = yield GetFloor(folder)
         number, last = floor.number, floor.epoch
-        while isinstance(item := (yield Get(folder, number)), Slice) and item.upto <= pin:
-            number, last = number + 1, item.upto
+        item = yield Get(folder, number)
+        while isinstance(item, Slice) and item.upto <= pin:
+            following = yield Get(folder, number + 1)
+            if following is None:
+                break
+            number, last, item = number + 1, item.upto, following
         if number == floor.number:
             return
         yield RaiseFloor(folder, Floor(number=number, epoch=last))

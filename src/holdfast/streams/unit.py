@@ -177,7 +177,7 @@ class UnitSteps(Handover):
         With a `reach`, it looks for ends only so many epochs ahead, unless there are none.
         """
         while True:
-            if (yield from self._hand_over(unit, position)):
+            if (yield from self._hand_over(unit, position, inputs)):
                 return Ended(why="handed over", change=position.change)
             number = position.range_number
             record = yield Get(ranges(unit), number)
@@ -202,13 +202,20 @@ class UnitSteps(Handover):
                 return Ended(why="left behind")
             return RunBatch(range=record, position=position)
 
-    def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
+    def _hand_over(self, unit: str, position: Position, inputs: Sequence[str]) -> Steps[bool]:
         """Seal the log if the unit stands at its handover epoch; its state is committed there."""
         if position.change is None:
             return False
         end = yield from self.handover_epoch(stream_of(unit), position.change)
         if end is None or end != position.after:
             return False
+        watermark_us = position.watermark_us
+        if not inputs and position.batch > 0:
+            # A source's is known only after reading: its heirs decide by it what is late.
+            last = yield Get(slices(unit), position.batch - 1)
+            if not isinstance(last, Slice):
+                raise TrimmedError(f"{unit}: slice {position.batch - 1} is gone")
+            watermark_us = last.watermark_us
         seal = Seal(
             unit=unit,
             number=position.batch,
@@ -216,7 +223,7 @@ class UnitSteps(Handover):
             how="run",
             end=end,
             batch=position.batch - 1,
-            watermark_us=position.watermark_us,
+            watermark_us=watermark_us,
             writer=self.writer,
         )
         stored = yield Put(slices(unit), seal.number, seal)

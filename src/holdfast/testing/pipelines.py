@@ -265,12 +265,12 @@ class _Given(Generator):
         nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
         return pa.Table.from_pylist([row], schema=nullable)
 
-    def share(self, whole: Any, shard: int, shards: int) -> Any:
+    def share(self, whole: Any, shard: int, shards: int, count: int = 1) -> Any:
         """What a shard makes: of the end nothing, its time alone counts."""
         ends_at, column = self.ends_at  # type: ignore[attr-defined] # set above
         if column is not None and whole.num_rows == 1 and whole[column][0].as_py() == ends_at:
             return whole.slice(0, 0)
-        return super().share(whole, shard, shards)
+        return super().share(whole, shard, shards, count)
 
 
 def _never(_epoch: int, _seed: int) -> list[Any]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError
-from holdfast.verify.claims import Claims, MadeRows, ParquetFolder, Row, SinkClaim
+from holdfast.verify.claims import Claims, MadeRows, ParquetFolder, Row, SinkClaim, SourceClaim
 from holdfast.verify.compare import EXAMPLES, Canonical, Difference, canonical, compare
 from holdfast.verify.sinks import SinkContent, read_sink
 from holdfast.verify.slice_log import (
@@ -38,6 +38,7 @@ from holdfast.verify.slice_log import (
     is_stream,
     kept_slices,
     late_rows,
+    owned_parts,
 )
 from holdfast.verify.tentative import left_over
 
@@ -113,7 +114,7 @@ def verify(run_dir: Path, claims: Claims) -> Verdict:
     kept = {source.name: kept_slices(run_dir, source.name) for source in claims.sources}
     epoch_s = epoch_length(run_dir) or claims.epoch_s
     findings = [
-        _check_source(run_dir, source.name, source.made, kept[source.name], epoch_s)
+        _check_source(run_dir, source, source.made, kept[source.name], epoch_s)
         for source in claims.sources
         if source.made is not None
     ]
@@ -190,30 +191,45 @@ def _dead_for(
 
 def _check_source(
     run_dir: Path,
-    name: str,
+    source: SourceClaim,
     made: MadeRows,
     slices: Sequence[KeptSlice],
     epoch_s: float,
 ) -> Finding:
     """Kept and late rows of a generated source against the generator itself."""
-    shards = max((item.shard for item in slices), default=0) + 1
+    parts, owned = _parts(run_dir, source, slices)
+    last = [
+        max((item.upto for item in slices if part in owned[item.unit]), default=-1)
+        for part in range(parts)
+    ]
+    common = min(last)
     required: list[Row] = []
-    found: list[Row] = []
-    names = {item.shard: item.unit for item in slices}
-    for shard in range(shards):
-        own = [item for item in slices if item.shard == shard]
-        last = max((item.upto for item in own), default=-1)
-        for epoch in range(last + 1):
-            required += made(epoch, epoch_s=epoch_s, shard=shard, shards=shards)
-        found += [row for item in own for row in item.rows]
+    for epoch in range(common + 1):
+        required += made(epoch, epoch_s=epoch_s, shard=0, shards=1)
+    for part in range(parts):
+        for epoch in range(common + 1, last[part] + 1):
+            required += made(epoch, epoch_s=epoch_s, shard=part, shards=parts)
+    found = [row for item in slices for row in item.rows]
+    for unit, batches in Counter(item.unit for item in slices).items():
         # A batch that was read and not yet published may have put late rows aside already.
-        found += late_rows(run_dir, names[shard], len(own)) if own else []
+        found += late_rows(run_dir, unit, batches)
     return Finding(
-        name=name,
+        name=source.name,
         kind="source",
         difference=compare(found, required),
         epoch=max((item.upto for item in slices), default=-1),
     )
+
+
+def _parts(
+    run_dir: Path, source: SourceClaim, slices: Sequence[KeptSlice]
+) -> tuple[int, dict[str, range]]:
+    """Over how many parts a source's rows are dealt out, and those that each unit reads."""
+    if source.parts is None:
+        parts = max((item.shard for item in slices), default=0) + 1
+        return parts, {item.unit: range(item.shard, item.shard + 1) for item in slices}
+    units = {item.unit for item in slices}
+    return source.parts, {unit: owned_parts(run_dir, unit, source.parts) for unit in units}
 
 
 def _check_sink(run_dir: Path, sink: SinkClaim, kept: _Input) -> Finding:

@@ -28,6 +28,9 @@ class SourceClaim:
     name: str
     made: MadeRows | None = None
     """None: its rows cannot be made again, so what it published is taken as its input."""
+    parts: int | None = None
+    """Of one whose shards may change: the parts over which its rows are dealt out, whatever the
+    number of shards; a unit reads those that its change says. None: every shard is one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from holdfast.verify.claims import Row
 _RECORD_NAME = re.compile(r"\d{10}")
 _REPAIRS = 16
 """Numbers that the repairs of a slice have."""
+_KEY_GROUPS = 128
 _UNIT_NAME = re.compile(r"(?P<stream>.+)\.(?P<change>\d+)#(?P<shard>\d+)")
 
 
@@ -154,6 +155,17 @@ def closed_at(run_dir: Path, unit: UnitFolder) -> int | None:
     records = [read_record(path, "closing") for path in numbered(folder).values()]
     ends = [int(record["end"]) for record in records if unit.change < record["next"]]
     return min(ends, default=None)
+
+
+def owned_parts(run_dir: Path, unit: str, parts: int) -> range:
+    """Those of so many parts that a unit owns: the change that made it gives it a share of all."""
+    name = _UNIT_NAME.fullmatch(unit)
+    if name is None:
+        raise BadInputError(f"{unit!r} is no unit", where=str(run_dir))
+    folder = run_dir / "streams" / _word(name["stream"]) / "changes"
+    record = read_record(folder / f"{int(name['change']):010d}", "change")
+    first, stop = next(one["groups"] for one in record["children"] if one["unit"] == unit)
+    return range(first * parts // _KEY_GROUPS, stop * parts // _KEY_GROUPS)
 
 
 def kept_folder(run_dir: Path) -> Path:

@@ -7,7 +7,16 @@ from tests.unit.pipeline.pipelines import both, pipelines, same
 
 from holdfast.deployment import Boundary, Deployment
 from holdfast.errors import BadInputError
-from holdfast.pipeline import Console, Parquet, Pipeline, Rate, SparkSource, deploy
+from holdfast.pipeline import (
+    Console,
+    Files,
+    Generator,
+    Parquet,
+    Pipeline,
+    Rate,
+    SparkSource,
+    deploy,
+)
 from holdfast.pipeline.graph import layout
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, ReplicationPlan
 from holdfast.topology.boundaries import forced_boundaries
@@ -401,3 +410,26 @@ def test_max_shards_needs_a_key_and_a_power_of_two():
         source.aggregate("count", lambda frame: frame, max_shards=4)
     with pytest.raises(BadInputError, match="max_shards is 6"):
         source.aggregate("count", lambda frame: frame, key="value", max_shards=6)
+
+
+def test_a_source_that_may_scale_says_so():
+    """Its rows are dealt out over parts whose number is fixed; Spark's own sources cannot be."""
+    p = Pipeline("p")
+    p.sink("out", p.source("lines", Rate(10), parallelism=2, max_shards=8), Console())
+    segment = deploy(p).segment("lines")
+    assert (segment.shards, segment.max_shards, segment.scales) == (2, 8, True)
+    for source in (Files("in"), Generator(lambda epoch, seed: [], "v string")):
+        Pipeline("q").source("rows", source, max_shards=4)
+    with pytest.raises(BadInputError, match="a SparkSource cannot scale: where it stands"):
+        Pipeline("q").source("rows", SparkSource("rate", "v string"), max_shards=4)
+    with pytest.raises(BadInputError, match="max_shards is 6"):
+        Pipeline("q").source("rows", Rate(1), max_shards=6)
+
+
+def test_what_a_source_may_ever_have_does_not_change_old_runs():
+    """Their sources say nothing of it, and are the same as before."""
+    first, second, other = (Pipeline("p") for _ in range(3))
+    for made, most in ((first, None), (second, None), (other, 4)):
+        made.sink("out", made.source("lines", Rate(10), max_shards=most), Console())
+    found = [deploy(made).fingerprints["lines"] for made in (first, second, other)]
+    assert found[0] == found[1] != found[2]

@@ -22,8 +22,8 @@ from holdfast.runtime.rescale import (
 )
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Range, Slice
-from holdfast.streams.steps import Put, ranges, slices
+from holdfast.streams.records import Floor, Range, Slice
+from holdfast.streams.steps import Delete, Put, RaiseFloor, ranges, slices
 
 pytestmark = pytest.mark.unit
 
@@ -187,10 +187,29 @@ def test_a_change_is_done_when_its_children_publish():
     assert found.epoch == 3
 
 
+def test_a_change_is_done_also_when_its_first_slices_are_read_and_gone():
+    """With short epochs that takes a second or two, and who asks looks every few seconds."""
+    log = opened()
+    publish(log, "count.0#0", 0, -1, 3)
+    (change,) = rescale(log, COUNT, 2, reason="test")
+    announce(log, [change])
+    position = log.run(log.steps().position_at("count.0#0", 1))
+    log.run(log.steps().next_step("count.0#0", position, (), lambda *_: None))
+    for child in change.children:
+        publish(log, child.unit, 0, 3, 4)
+    assert outcome(log, change) is not None
+    for unit in ("count.0#0", *(child.unit for child in change.children)):
+        log.run(_put(RaiseFloor(slices(unit), Floor(number=1, epoch=4))))
+        log.run(_put(Delete(slices(unit), 0)))
+    found = outcome(log, change)
+    assert found is not None
+    assert (found.epoch, found.pause_s) == (3, 0.0)
+
+
 def test_what_cannot_be_scaled_is_refused():
     """Sources, operators without max_shards, numbers out of bounds."""
     assert scalable(COUNTED, "split") == COUNT
-    with pytest.raises(BadInputError, match=r"fixed: a source reads .*; scalable: count"):
+    with pytest.raises(BadInputError, match=r"fixed: a source that .*; scalable: count"):
         scalable(COUNTED, "lines")
     with pytest.raises(BadInputError, match="scalable: count"):
         scalable(COUNTED, "cuont")

@@ -245,3 +245,18 @@ def test_a_unit_turns_once_whoever_sleeps_while_it_does():
         if done:
             break
     assert asleep_after > 3
+
+
+def test_the_newest_slice_of_a_log_stays_until_something_follows_it():
+    """All readers may have handed over at its end; a source goes on from the watermark it tells."""
+    memory = Memory()
+    for stream in ("s", "k"):
+        begin(memory, stream)
+        publish(memory, f"{stream}.0#0", [1, 3])
+    hand_over(memory, "k", number=2, end=3)
+    drive(Floors(Chain(), writer="w").trim("s.0#0", "s"), memory.execute)
+    assert memory.execute(Get(slices("s.0#0"), 0)) is None
+    assert isinstance(memory.execute(Get(slices("s.0#0"), 1)), Slice)
+    hand_over(memory, "s", number=2, end=3)
+    drive(Floors(Chain(), writer="w").trim("s.0#0", "s"), memory.execute)
+    assert memory.execute(Get(slices("s.0#0"), 1)) is None

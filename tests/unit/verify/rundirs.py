@@ -23,10 +23,11 @@ def rows_of(epoch, seed):
     return [(at, f"k{epoch % 2}", epoch), (at + timedelta(milliseconds=500), "k9", epoch + 100)]
 
 
-def make_pipeline(kind="append"):
+def make_pipeline(kind="append", max_shards=None):
     """One source and one sink: all rows, sums per key, or sums per window."""
     p = Pipeline("checked", event_time=("ts", "1s"))
-    source = p.source("s", Generator(rows_of, "ts timestamp, key string, n bigint"))
+    made = Generator(rows_of, "ts timestamp, key string, n bigint")
+    source = p.source("s", made, max_shards=max_shards)
     if kind == "append":
         p.sink("out", source.map("m", lambda frame: frame), Parquet("out"))
         p.expected("out")(lambda rows: rows["s"])
@@ -71,8 +72,22 @@ def write_stream(path, table):
         stream.write_table(table)
 
 
-def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, shard=0, skip=""):
-    unit = run / "units" / f"{boundary.partition('@')[0]}.0#{shard}"
+def write_slice(
+    run,
+    boundary,
+    epoch,
+    rows,
+    *,
+    watermark_us=None,
+    schema=None,
+    shard=0,
+    skip="",
+    change=0,
+    first=0,
+):
+    """The slice of one epoch, of a unit whose first one is that of epoch `first`."""
+    number = epoch - first
+    unit = run / "units" / f"{boundary.partition('@')[0]}.{change}#{shard}"
     data = unit / "data" / boundary
     data.mkdir(parents=True, exist_ok=True)
     files = []
@@ -81,7 +96,7 @@ def write_slice(run, boundary, number, rows, *, watermark_us=None, schema=None, 
         name = f"{number:010d}-g0.arrow"
         write_stream(data / name, table)
         files.append({"name": name, "parts": [{"rows": table.num_rows}]})
-    body = {"after": number - 1, "upto": number, "files": {boundary: files}}
+    body = {"after": epoch - 1, "upto": epoch, "files": {boundary: files}}
     body["watermark_us"], body["skip"] = watermark_us, skip
     write_record(unit / "slices" / f"{number:010d}", "slice", body)
 

@@ -356,3 +356,40 @@ def test_a_turn_takes_a_number_among_the_ranges(tmp_path):
     write_record(ranges / "0000000002", "range", {"after": 0, "upto": 3, "turn": 1})
     found = delivered(tmp_path, "out", "s")
     assert (found.batch, found.upto, found.upto_before) == (1, 3, 0)
+
+
+@pytest.mark.parametrize("lost", ["", "rows", "epochs"])
+def test_a_source_that_was_scaled_made_what_it_must(tmp_path, lost):
+    """Its parts stay what they are: who read which, the changes of its stream say."""
+    write_run(tmp_path)
+    pipeline = make_pipeline(max_shards=2)
+    children = [[("s.0#0", (0, 128))], [("s.1#0", (0, 64)), ("s.1#1", (64, 128))]]
+    for number, units in enumerate(children):
+        body = {
+            "stream": "s",
+            "children": [{"unit": unit, "groups": groups} for unit, groups in units],
+            "start": None,
+        }
+        write_record(tmp_path / "streams" / "s" / "changes" / f"{number:010d}", "change", body)
+    for epoch in range(6, EPOCHS):
+        (tmp_path / "units" / "s.0#0" / "slices" / f"{epoch:010d}").unlink()
+        for shard in range(2):
+            source = pipeline.operator("s").source
+            rows = source.table(epoch, epoch_s=1.0, shard=shard, shards=2).to_pylist()
+            if lost == "rows" and (epoch, shard) == (8, 1):
+                rows = []
+            if lost == "epochs" and epoch < 8 and shard:
+                continue
+            write_slice(
+                tmp_path,
+                "s",
+                epoch,
+                rows,
+                watermark_us=0,
+                shard=shard,
+                change=1,
+                first=6 + 2 * (lost == "epochs" and shard),
+            )
+    verdict = verify(tmp_path, claims(pipeline))
+    source = next(item for item in verdict.findings if item.kind == "source")
+    assert source.ok == (not lost), verdict.to_json()

@@ -26,9 +26,16 @@ from holdfast.control.elastic.load import (
 class _Known:
     reports: list[LoadReport] = field(default_factory=list)
     changed_at: float | None = None
-    pending: bool = False
+    shards: int = 0
+    wanted: int | None = None
+    """Shards of a change that is under way; None: there is none."""
     stuck: bool = False
     """It was told that no shape holds the load, and that still is so."""
+
+    @property
+    def taken(self) -> int:
+        """Shards that it has, or may have at any moment."""
+        return max(self.shards, self.wanted or 0)
 
 
 class Autoscaler:
@@ -41,7 +48,6 @@ class Autoscaler:
         self._limits = dict(limits)
         self._most_in_all = most_in_all
         self._known = {name: _Known() for name in limits}
-        self._shards: dict[str, int] = {}
 
     def report(self, reports: Iterable[LoadReport]) -> list[Rescale | Stuck]:
         """Take the reports of one round, and say what to change."""
@@ -50,52 +56,66 @@ class Autoscaler:
             known = self._known.get(report.operator)
             if known is None:
                 continue
-            self._shards[report.operator] = len(report.shards)
+            known.shards = len(report.shards)
             oldest = report.at - self._policy.memory_s
             known.reports = [one for one in known.reports if one.at >= oldest]
             known.reports.append(report)
-            if known.pending:
+            if known.wanted is not None:
                 continue
-            decision = self._policy.decide(
-                known.reports, self._limits[report.operator], changed_at=known.changed_at
-            )
-            decided += self._news(known, decision)
+            decision = self._decide(report.operator, self._limits[report.operator])
+            if decision is None:
+                known.stuck = False
+            else:
+                decided.append(decision)
         return self._within_all(decided)
 
     def changed(self, operator: str, at: float) -> None:
         """The operator has its new shape."""
         known = self._known[operator]
-        known.pending, known.stuck, known.changed_at = False, False, at
+        if known.wanted is not None:
+            known.shards = known.wanted
+        known.wanted, known.stuck, known.changed_at = None, False, at
 
     def refused(self, operator: str) -> None:
         """The shape stays as it was: look again with the next report."""
-        self._known[operator].pending = False
+        self._known[operator].wanted = None
 
-    def _news(self, known: _Known, decision: Decision) -> list[Rescale | Stuck]:
-        """A decision that was not told before."""
-        told, known.stuck = known.stuck, isinstance(decision, Stuck)
-        if decision is None or (told and known.stuck):
-            return []
-        return [decision]
+    def _decide(self, operator: str, limits: Limits) -> Decision:
+        known = self._known[operator]
+        return self._policy.decide(known.reports, limits, changed_at=known.changed_at)
 
     def _within_all(self, decided: list[Rescale | Stuck]) -> list[Rescale | Stuck]:
         """Those that free shards first, then those that take some while there are any."""
-        total = sum(self._shards.values())
-
-        def more(one: Rescale | Stuck) -> int:
-            grown = len(one.shape) if isinstance(one, Rescale) else 0
-            return grown - self._shards[one.operator]
-
         kept: list[Rescale | Stuck] = []
-        for one in sorted(decided, key=more):
+        total = sum(known.taken for known in self._known.values())
+        for asked in sorted(decided, key=self._more):
+            one = self._fitting(asked, total)
+            known = self._known[one.operator]
             if isinstance(one, Rescale):
-                if total + more(one) > self._most_in_all and more(one) > 0:
-                    text = f"{one.reason.text}; the run has {total} of {self._most_in_all} shards"
-                    reason = Reason(kind=one.reason.kind, text=text, hot=one.reason.hot)
-                    kept.append(Stuck(operator=one.operator, reason=reason))
-                    self._known[one.operator].stuck = True
-                    continue
-                total += more(one)
-                self._known[one.operator].pending = True
+                total += self._more(one)
+                known.wanted, known.stuck = len(one.shape), False
+            elif known.stuck:
+                continue  # it was told
+            else:
+                known.stuck = True
             kept.append(one)
         return kept
+
+    def _more(self, one: Rescale | Stuck) -> int:
+        """Shards that a decision takes beyond those that there are."""
+        return len(one.shape) - self._known[one.operator].shards if isinstance(one, Rescale) else 0
+
+    def _fitting(self, one: Rescale | Stuck, total: int) -> Rescale | Stuck:
+        """The same with as many shards as are left, where it asks for more."""
+        left = self._most_in_all - total
+        if isinstance(one, Stuck) or self._more(one) <= max(0, left):
+            return one
+        name = one.operator
+        limits = self._limits[name]
+        most = min(limits.most, self._known[name].shards + max(0, left))
+        again = self._decide(name, Limits(least=limits.least, most=most)) if left > 0 else None
+        text = f"{one.reason.text}; the run has {total} of {self._most_in_all} shards"
+        reason = Reason(kind=one.reason.kind, text=text, hot=one.reason.hot)
+        if isinstance(again, Rescale) and 0 < self._more(again) <= left:
+            return Rescale(operator=name, shape=again.shape, reason=reason)
+        return Stuck(operator=name, reason=reason)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.deployment import Deployment, UnitId
-from holdfast.rundir.layout import stop_mark, unit_folder
+from holdfast.rundir.layout import INHERITED, TAKEN, stop_mark, unit_folder
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring, shared_streams
 from holdfast.storage import Storage
@@ -86,6 +86,11 @@ class Trimmer:
         layout, store = self.log.layout, self.log.store
         for folder in (layout.checkpoints(unit), layout.data(unit)):
             store.remove_folder(folder, aside=layout.removed(self._new_id()))
+        home = unit_folder(unit)
+        for folder in (f"{home}/{kind}" for kind in TAKEN):
+            if store.names(folder):  # of a source that reads files: its heirs have their own
+                store.remove_folder(folder, aside=layout.removed(self._new_id()))
+        store.delete(f"{home}/{INHERITED}")
 
     def _remove_forks(self, unit: str) -> None:
         """What forks of the unit have left that are over: nobody reads it, and nobody will."""

@@ -57,7 +57,13 @@ from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
-from holdfast.runtime.units.sources import EpochRows, FileRows, GeneratedRows, SourceUnit
+from holdfast.runtime.units.sources import (
+    EpochRows,
+    FileRows,
+    GeneratedRows,
+    SourceUnit,
+    parts_of,
+)
 from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.runtime.units.turns import Turns
@@ -441,7 +447,7 @@ class SparkUnitHost:
 
     def _rows_of(self, context: UnitContext) -> EpochRows | SparkSource:
         """What a source unit reads."""
-        segment, shard = context.segment, context.unit.shard
+        segment = context.segment
         operator = self._pipeline.operator(segment.operators[0])
         source = operator.source
         match source:
@@ -449,8 +455,7 @@ class SparkUnitHost:
                 return GeneratedRows(
                     source=source,
                     epoch_s=self._deployment.epoch_s,
-                    shard=shard,
-                    shards=segment.shards,
+                    block=parts_of(context),
                 )
             case Files():
                 return FileRows(
@@ -458,8 +463,7 @@ class SparkUnitHost:
                     unit=context.name,
                     store=context.log.store,
                     read=file_reader(source, self.session),
-                    shard=shard,
-                    shards=segment.shards,
+                    block=parts_of(context),
                 )
             case SparkSource():
                 return source

@@ -8,6 +8,9 @@ as it is there, long after the range record is trimmed. So the names are kept ap
 - `taken/<number>`: all names taken up to that batch that were still in the directory then. It is
   put every `SNAPSHOT_EVERY` batches with files; afterwards the records it covers are removed.
 
+- `inherited`: what the units took that have handed over to this one, as far as it is dealt to it;
+  put before it takes anything itself, and removed when a snapshot covers it.
+
 What remains grows with the files that stay in the directory and with nothing else.
 
 Cost: a claim looks at the directory only if it has changed, reads the names then, and asks the file
@@ -20,14 +23,15 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holdfast.deployment.blocks import Block
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files
-from holdfast.rundir.layout import member, unit_folder
+from holdfast.rundir.layout import INHERITED, TAKEN, member, unit_folder
 from holdfast.storage import Storage
 from holdfast.streams.records import Range
 
@@ -42,6 +46,8 @@ SNAPSHOT_EVERY = 64
 """Batches with files between two snapshots of the taken names."""
 MAX_EPOCHS = 64
 """Most epochs taken in one batch: rows are not known before they are read."""
+WHOLE = Block(first=0, count=1, of=1)
+"""All files."""
 RACY_NS = 2 * 10**9
 """A directory changed this shortly before it was read may have changed again under one time."""
 
@@ -65,16 +71,34 @@ class FileRows:
         unit: str,
         store: Storage,
         read: Callable[[list[str]], Any],
-        shard: int = 0,
-        shards: int = 1,
+        block: Block = WHOLE,
         clock_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        """`block`: which parts of the files, dealt out by their names, are the unit's."""
         self._source = source
         # Made absolute once: nodes work in the application's folder.
         self._path = Path(source.path).absolute()
         self._read = read
-        self._listing = Listing(self._path, shard=shard, shards=shards, clock_ns=clock_ns)
-        self._taken = TakenFiles(store, unit_folder(unit))
+        self._listing = Listing(self._path, block=block, clock_ns=clock_ns)
+        self._block = block
+        self._store, self._folder = store, unit_folder(unit)
+        self._known: TakenFiles | None = None
+
+    def begin(self, parents: Sequence[str] = ()) -> None:
+        """Learn what is taken: of units that have handed over, all that they took."""
+        self._known = TakenFiles(
+            self._store,
+            self._folder,
+            parents=[unit_folder(parent) for parent in parents],
+            block=self._block,
+        )
+
+    @property
+    def _taken(self) -> TakenFiles:
+        if self._known is None:
+            self.begin()
+            return self._taken
+        return self._known
 
     @property
     def max_epochs(self) -> int:
@@ -126,11 +150,9 @@ class FileRows:
 class Listing:
     """The files of one shard of a directory, read again only when the directory has changed."""
 
-    def __init__(
-        self, folder: Path, *, shard: int, shards: int, clock_ns: Callable[[], int]
-    ) -> None:
+    def __init__(self, folder: Path, *, block: Block, clock_ns: Callable[[], int]) -> None:
         self._folder = folder
-        self._shard, self._shards = shard, shards
+        self._block = block
         self._clock_ns = clock_ns
         self._read_at: tuple[int, int] | None = None
         """The directory's time when it was last read, and ours."""
@@ -191,8 +213,7 @@ class Listing:
     def _mine(self, name: str) -> bool:
         if name.startswith((".", "_")) or name.endswith(".tmp"):
             return False
-        # By name, not by position in the list: a file's shard must not depend on what came before.
-        return sum(name.encode()) % self._shards == self._shard
+        return is_dealt_to(self._block, name)
 
     def _missing(self) -> BadInputError:
         return BadInputError(
@@ -202,17 +223,62 @@ class Listing:
         )
 
 
+def is_dealt_to(block: Block, name: str) -> bool:
+    """Whether a file is in these parts.
+
+    By name, not by position in a list: a file's part must not depend on what came before.
+    """
+    return block.first <= sum(name.encode()) % block.of < block.stop
+
+
 class TakenFiles:
     """The names of taken files, in memory and in records."""
 
-    def __init__(self, store: Storage, folder: str) -> None:
+    def __init__(
+        self,
+        store: Storage,
+        folder: str,
+        *,
+        parents: Sequence[str] = (),
+        block: Block = WHOLE,
+    ) -> None:
+        """Args:
+        store: where the records are.
+        folder: of the unit.
+        parents: folders of units that have handed over to it.
+        block: the parts of the files that it reads; what it takes over is cut to them.
+        """
         self._store = store
-        self._deltas, self._snapshots = f"{folder}/files", f"{folder}/taken"
+        self._deltas, self._snapshots = (f"{folder}/{kind}" for kind in TAKEN)
+        self._inherited = f"{folder}/{INHERITED}"
         self.names: set[str] = set()
         self._since = 0
         """Records since the last snapshot."""
+        self._load()
+        if parents and not self._has_inherited():
+            self._inherit(parents, block)
+            self._load()
+
+    def _load(self) -> None:
         while not self._loaded():
             pass  # as often as a snapshot was put meanwhile, which is once in many batches
+
+    def _has_inherited(self) -> bool:
+        """A snapshot covers what was inherited, so either will do; it is put before that goes."""
+        return bool(self._store.exists(self._inherited) or self._store.names(self._snapshots))
+
+    def _inherit(self, parents: Sequence[str], block: Block) -> None:
+        """Take over what parents took, in one record before the unit's first range.
+
+        They have sealed their logs, so they take nothing more; and what they have on record stays
+        until their heirs have recorded a range. Whoever puts this record first has seen all of it,
+        and one that comes when it is gone finds the record there.
+        """
+        taken: set[str] = set()
+        for parent in parents:
+            taken |= TakenFiles(self._store, parent).names
+        mine = sorted(name for name in taken if is_dealt_to(block, name))
+        self._store.put_if_absent(self._inherited, json.dumps(mine).encode())
 
     def _loaded(self) -> bool:
         """Read the names on record; False if some may have moved into a snapshot meanwhile.
@@ -225,6 +291,8 @@ class TakenFiles:
         snapshots = self._store.names(self._snapshots)
         covered = int(snapshots[-1]) if snapshots else -1
         found = [f"{self._snapshots}/{name}" for name in snapshots[-1:]]
+        if not snapshots and self._store.exists(self._inherited):
+            found.append(self._inherited)
         for name in self._store.names(self._deltas):
             if int(name) > covered:
                 found.append(f"{self._deltas}/{name}")
@@ -255,4 +323,5 @@ class TakenFiles:
             for name in self._store.names(folder):
                 if int(name) < end:
                     self._store.delete(f"{folder}/{name}")
+        self._store.delete(self._inherited)
         self._since = 0

@@ -17,13 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.deployment import Boundary
+from holdfast.deployment.blocks import Block, block_of
 from holdfast.deployment.slicefiles import SliceFile, content_digest
 from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.log.batching import MAX_BATCH_ROWS, Batching
 from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.units.aside import put_aside
-from holdfast.runtime.units.files import MAX_EPOCHS, FileRows
+from holdfast.runtime.units.birth import await_birth
+from holdfast.runtime.units.files import MAX_EPOCHS, WHOLE, FileRows
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.streams.records import Range, Slice
 from holdfast.streams.unit import End, Position, Proposal, RunBatch, Step
@@ -48,6 +50,10 @@ __all__ = [
 class EpochRows(Protocol):
     """A source as its unit reads it."""
 
+    def begin(self, parents: Sequence[str]) -> None:
+        """The unit is born, and goes on in place of these."""
+        ...
+
     def claim(self, after: int, upto: int) -> Any:
         """The source's own position after a batch that reads so much."""
         ...
@@ -70,15 +76,19 @@ class GeneratedRows:
 
     source: Rate | Generator
     epoch_s: float
-    shard: int
-    shards: int
+    block: Block = WHOLE
+    """Which parts of its rows the unit makes."""
+
+    def begin(self, parents: Sequence[str]) -> None:
+        """Nothing to learn: the epochs say it all."""
 
     def claim(self, after: int, upto: int) -> Any:  # noqa: ARG002 - the epochs say it all
         return None
 
     def tables(self, record: Range, epoch: int) -> tuple[Any, Any]:  # noqa: ARG002 - same call
         whole = self.source.table(epoch, epoch_s=self.epoch_s)
-        return self.source.share(whole, self.shard, self.shards), whole
+        block = self.block
+        return self.source.share(whole, block.first, block.of, block.count), whole
 
     def again(self, record: Range, epoch: int) -> tuple[Any, Any]:
         return self.tables(record, epoch)
@@ -87,8 +97,21 @@ class GeneratedRows:
     def max_epochs(self) -> int:
         if not isinstance(self.source, Rate):
             return MAX_EPOCHS
-        rows = max(1.0, self.source.rows_per_second * self.epoch_s / self.shards)
+        share = self.block.count / self.block.of
+        rows = max(1.0, self.source.rows_per_second * self.epoch_s * share)
         return max(1, min(512, int(MAX_BATCH_ROWS / rows)))
+
+
+def parts_of(context: UnitContext) -> Block:
+    """Which parts of a source's rows a unit reads.
+
+    One that may scale deals them out over as many parts as it may ever have shards, so that what is
+    in a part never depends on their number.
+    """
+    segment = context.segment
+    if segment.max_shards > 1:
+        return block_of(context.log.child(context.name).groups, segment.max_shards)
+    return Block(first=context.unit.shard, count=1, of=segment.shards)
 
 
 class SourceUnit(ThreadUnit):
@@ -109,6 +132,16 @@ class SourceUnit(ThreadUnit):
         """Number of the last batch published here, and the watermark it left behind."""
         self._following = 0
         """The batch that is decided next."""
+        self._born_with: int | None = None
+        """The watermark that those who handed over to it had left behind."""
+
+    def begin(self) -> None:
+        """Wait to be born, and learn what those have read who handed over."""
+        context = self.context
+        born = await_birth(context, self.steps, self.progress, self._stopping)
+        self._rows.begin([parent for parent, _ in born.parents])
+        if born.parents and context.log.newest_batch(context.name) < 0:
+            context.crash.at("during-handover", context.name)
 
     def propose(self, after: int, ends: Sequence[End], limit: int | None) -> Proposal | None:  # noqa: ARG002 - it reads none
         tick = epoch_tick(self._origin, self.context.deployment.epoch_s, self.context.wall.now())
@@ -125,6 +158,8 @@ class SourceUnit(ThreadUnit):
 
     def _next(self, position: Position) -> Step:
         self._following = position.batch
+        if position.batch == 0:
+            self._born_with = position.watermark_us
         return super()._next(position)
 
     def due_s(self) -> float:
@@ -144,7 +179,7 @@ class SourceUnit(ThreadUnit):
 
     def _watermark_before(self, number: int) -> int | None:
         if number == 0:
-            return None
+            return self._born_with
         if self._watermark[0] == number - 1:
             return self._watermark[1]
         return self.context.log.need_slice(self.context.name, number - 1).watermark_us

@@ -173,8 +173,12 @@ class ThreadUnit(ABC):
         finally:
             self.context.lead.let_go()
 
+    def begin(self) -> None:  # noqa: B027 - most have nothing to do
+        """Whatever must be before its first look at the records; for subclasses."""
+
     def _loop(self) -> None:
         log, name = self.context.log, self.context.name
+        self.begin()
         newest = log.newest_batch(name)
         position = self._position(max(0, newest))
         self.progress.tell(state="running")
@@ -190,6 +194,8 @@ class ThreadUnit(ABC):
                         self._batch(step)
                     position = step.done
                 case Ended():
+                    if step.why == "handed over":
+                        self.context.crash.at("after-seal", name)
                     raise log.ended(name, step)
                 case "waiting":
                     self._idle(position)

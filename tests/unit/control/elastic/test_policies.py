@@ -163,3 +163,43 @@ def test_any_lasting_load_is_held_if_a_shape_holds_it(rates, hot):
     assert found.lag_s[-1] < 2.0
     steps = [1, *(len(one.shape) for one in found.changes)]
     assert all(b <= 4 * a and a <= 4 * b for a, b in itertools.pairwise(steps))
+
+
+def arriving(at, operator, rate, shards=1):
+    """A report of an operator to which so many rows come, evenly."""
+    shape = even_blocks(shards, MOST)
+    return LoadReport(
+        operator=operator,
+        at=at,
+        shards=tuple(ShardLoad(block=block, cpu=0.9) for block in shape),
+        rates=tuple(even(rate)),
+        row_s=ROW_S,
+        floor=0.0,
+    )
+
+
+def test_an_operator_gets_as_many_shards_as_are_left():
+    """It wants four and two are left: two are better than none, and what is missing is told."""
+    scaler = Autoscaler(PredictPolicy(), {"a": Limits(most=8), "b": Limits(most=8)}, most_in_all=3)
+    for at in (0.0, 5.0):
+        found = scaler.report([arriving(at, "a", 2500.0), arriving(at, "b", 100.0)])
+    assert [(one.operator, type(one), len(one.shape)) for one in found] == [("a", Rescale, 2)]
+    scaler.changed("a", 6.0)
+    for at in (25.0, 30.0, 35.0):
+        found = scaler.report([arriving(at, "a", 2500.0, 2), arriving(at, "b", 100.0)])
+        assert [type(one) for one in found] == ([Stuck] if at == 25.0 else [])
+
+
+def test_shards_that_are_on_their_way_count():
+    """A change takes a while, or waits for nodes: what it takes is not given to another one."""
+    scaler = Autoscaler(PredictPolicy(), {"a": Limits(most=8), "b": Limits(most=8)}, most_in_all=5)
+    for at in (0.0, 5.0):
+        found = scaler.report([arriving(at, "a", 2500.0), arriving(at, "b", 100.0)])
+    assert [len(one.shape) for one in found] == [4]
+    found = []
+    for at, names in ((10.0, ["b"]), (15.0, ["a", "b"])):
+        found += scaler.report([arriving(at, name, 2500.0) for name in names])
+    assert [type(one) for one in found] == [Stuck]
+    scaler.refused("a")
+    found = scaler.report([arriving(20.0, "b", 2500.0)])
+    assert [len(one.shape) for one in found] == [4]

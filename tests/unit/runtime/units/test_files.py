@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from holdfast.deployment.blocks import Block
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Files
 from holdfast.runtime.units import files as module
@@ -36,6 +37,7 @@ class Reader:
             clock_ns=lambda: self.clock,
             **options,
         )
+        self.rows.begin()
 
     def propose(self, epochs=1):
         """A range for the next batch, put unless somebody was faster."""
@@ -225,7 +227,10 @@ def test_shards_share_the_files_out(folder):
     """Every file belongs to exactly one shard."""
     for index in range(40):
         put(folder, f"f{index}")
-    found = [Reader(folder, MemoryStorage(), shard=shard, shards=3).batch() for shard in range(3)]
+    found = [
+        Reader(folder, MemoryStorage(), block=Block(first=shard, count=1, of=3)).batch()
+        for shard in range(3)
+    ]
     assert sorted(name for part in found for name in part) == sorted(os.listdir(folder))  # noqa: PTH208
     assert all(found)
 

@@ -41,7 +41,7 @@ DEPLOYMENT = Deployment(
 SKIPS = "skips"
 WRITTEN = {"ranges", "slices", "ranges-floor", "slices-floor", "claims-0", "a.0#0", "x.0#0", SKIPS}
 """Folders in which a file is written under another name first."""
-SCHEMA = Rate(rows_per_second=4).table(0, epoch_s=EPOCH_S, shard=0, shards=1).schema
+SCHEMA = Rate(rows_per_second=4).table(0, epoch_s=EPOCH_S).schema
 
 
 def context(root, name, generation, wall):
@@ -61,7 +61,7 @@ def context(root, name, generation, wall):
 
 
 def source(root, generation, wall):
-    rows = GeneratedRows(source=Rate(rows_per_second=4), epoch_s=EPOCH_S, shard=0, shards=1)
+    rows = GeneratedRows(source=Rate(rows_per_second=4), epoch_s=EPOCH_S)
     return SourceUnit(context(root, "a", generation, wall), rows, event_time=None)
 
 

@@ -64,7 +64,7 @@ class World:
         )
 
     def units(self, generation):
-        rows = GeneratedRows(source=SOURCE, epoch_s=1.0, shard=0, shards=1)
+        rows = GeneratedRows(source=SOURCE, epoch_s=1.0)
         source = self.context("a", generation)
         sink = self.context("x", generation)
         life = Life(sink="x", id=sink.log.life(sink.name))

@@ -52,7 +52,7 @@ def context(run, segment, replica, generation=1):
 
 
 def source(run, replica, generation=1):
-    rows = GeneratedRows(source=SOURCE, epoch_s=EPOCH_S, shard=0, shards=1)
+    rows = GeneratedRows(source=SOURCE, epoch_s=EPOCH_S)
     return SourceUnit(context(run, "a", replica, generation), rows, event_time=None)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from holdfast.deployment.blocks import Block
 from holdfast.pipeline import EventTime, Generator, Rate
 from holdfast.runtime.units.sources import GeneratedRows, split_late
 from holdfast.streams.records import Range
@@ -35,7 +36,9 @@ def outcome(source, shards):
     marks = [None] * shards
     for epoch in range(10):
         for shard in range(shards):
-            rows = GeneratedRows(source=source, epoch_s=1.0, shard=shard, shards=shards)
+            rows = GeneratedRows(
+                source=source, epoch_s=1.0, block=Block(first=shard, count=1, of=shards)
+            )
             table, heeded = rows.tables(RECORD, epoch)
             good, bad, marks[shard] = split_late(table, EVENT_TIME, marks[shard], heeded=heeded)
             kept += good.column(1).to_pylist()

@@ -72,7 +72,7 @@ class Node:
 
     def rows(self, context):
         source = Generator(self.function, "ts timestamp, n bigint")
-        return GeneratedRows(source=source, epoch_s=1.0, shard=0, shards=1)
+        return GeneratedRows(source=source, epoch_s=1.0)
 
     def run_source(self, batches):
         """Publish batches of one epoch each."""

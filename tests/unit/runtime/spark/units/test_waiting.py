@@ -241,7 +241,7 @@ def test_a_thread_learns_of_its_successor(tmp_path, watch):
 def test_a_source_knows_when_it_is_due(tmp_path, watch, epoch, now, left_s):
     """It waits for the end of its batch interval instead of asking the clock all the time."""
     wall = ManualClock(100.0)
-    rows = GeneratedRows(source=Rate(rows_per_second=1), epoch_s=0.5, shard=0, shards=1)
+    rows = GeneratedRows(source=Rate(rows_per_second=1), epoch_s=0.5)
     unit = SourceUnit(context_of(tmp_path, watch, "a", wall=wall), rows, event_time=None)
     unit.progress.tell(epoch=epoch)
     wall.advance(now - 100.0)
