@@ -39,6 +39,10 @@ class HotWorld(SplitWorld):
 
 @pytest.fixture
 def world():
+    return all_up()
+
+
+def all_up():
     made = HotWorld()
     for name in ("n0", "n1", "n2"):
         made.join(name)
@@ -46,6 +50,18 @@ def world():
     made.all_run(6)
     assert made.all_running()
     return made
+
+
+def held_path():
+    """A world in which the first path has failed too often to be tried again by itself."""
+    world = all_up()
+    for _ in range(world.policy.retries.limit + 1):
+        world.set(world.where(MODEL), MODEL, state="failed", error="ValueError: no")
+        world.beat(world.where(MODEL))
+        if world.phase(MODEL) == "held":
+            break
+        world.all_run(8)
+    return world
 
 
 def suspend(world, unit, *, seconds):
@@ -122,14 +138,9 @@ def test_a_held_unit_is_tried_again_with_its_path(world):
     assert world.phase(MODEL) == "running"
 
 
-def test_a_held_path_is_no_failure_of_the_run(world):
+def test_a_held_path_is_no_failure_of_the_run():
     """Its split goes on by another one, and its breaker has it tried again."""
-    for _ in range(world.policy.retries.limit + 1):
-        world.set(world.where(MODEL), MODEL, state="failed", error="ValueError: no")
-        world.beat(world.where(MODEL))
-        if world.phase(MODEL) == "held":
-            break
-        world.all_run(8)
+    world = held_path()
     shown = view(world.coordinator, world.now)
     held = next(unit for unit in shown.units if unit.phase == "held")
     assert (held.unit, held.path) == ("score.model.0#0", "score:model")
