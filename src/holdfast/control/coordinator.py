@@ -133,6 +133,7 @@ class Coordinator:
             run=state.run,
             units=self._units,
             replicas=replicas,
+            guests=self.paths,
             policy=self.policy,
             out=ledger,
         )

@@ -67,8 +67,13 @@ def _replicas(state: State) -> Iterator[str]:
 
 
 def _paths(coordinator: Coordinator) -> Iterator[str]:
-    """Units of splits are alone on their nodes, and an active path has a closed breaker."""
+    """Units of splits are alone on their nodes, and an active path has a closed breaker; where a
+    path is probed, no unit is.
+    """
     state = coordinator.state
+    for node in coordinator.paths.probed_on:
+        for record in state.unit_state.on_node(node):
+            yield f"{record.unit} is on {node}, where a path is probed"
     for record in state.units.values():
         if record.unit.segment in coordinator.policy.alone and record.node is not None:
             beside = state.unit_state.on_node(record.node)
