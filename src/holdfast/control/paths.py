@@ -325,7 +325,8 @@ class PathLife:
         for finding in found:
             if again or finding.since == moment.now:
                 self._fail(moment, place, f"{finding.rule}: {finding.why}")
-        trial = self._hot.heard(place, told, moment.now, ill=bool(found))
+        beside = [record.unit for record in self._units.of_segment(told.unit.segment)]
+        trial = self._hot.heard(told, moment.now, ill=bool(found), beside=beside)
         if trial is not None:
             why = "it runs along and has caught up"
             ended = b.ProbeEnded(path=place[1], probe=trial, good=True, why=why)

@@ -22,9 +22,11 @@ HOT = {"score.model": ("score", "model"), "score.rules": ("score", "rules")}
 class HotWorld(SplitWorld):
     """A source, two paths that run along, and what takes the rows of one."""
 
-    def __init__(self):
-        policy = replace(POLICY_WITH_PATHS, workers=3, alone=("score.model", "score.rules"))
-        super().__init__((SRC, MODEL, RULES, SCORE), policy)
+    def __init__(self, units=(SRC, MODEL, RULES, SCORE)):
+        policy = replace(
+            POLICY_WITH_PATHS, workers=len(units) - 1, alone=("score.model", "score.rules")
+        )
+        super().__init__(units, policy)
 
     def made(self):
         return Coordinator(
@@ -112,6 +114,75 @@ def test_on_trial_it_is_sound_when_it_has_caught_up(world):
     world.beat(node)
     assert (world.breaker("model").state, world.split.active) == ("closed", "model")
     assert world.breaker("model").why == "it runs along and has caught up"
+
+
+def on_trial_with_another_leader(world):
+    """The first path is on trial when a coordinator takes over that has seen nothing of it."""
+    suspend(world, MODEL, seconds=1.0)
+    node = world.where(MODEL)
+    for batch in range(9, 20):
+        world.set(node, MODEL, waiting=30, batch=batch)
+        world.advance(0.5)
+    assert world.breaker("model").state == "half-open"
+    world.succeed()
+    for name in world.nodes:
+        world.hello(name)
+    world.tick()
+    return node
+
+
+def test_on_trial_it_is_watched_for_a_while_by_whoever_leads(world):
+    """A coordinator that has just taken over has found nothing yet, which says nothing."""
+    node = on_trial_with_another_leader(world)
+    world.set(node, MODEL, waiting=1)
+    for _ in range(7):
+        world.now += 0.25
+        world.beat(node)
+    assert world.breaker("model").state == "half-open"
+    world.advance(1.0)
+    assert world.breaker("model").state == "half-open"  # it has not given out anything
+    world.set(node, MODEL, batch=21)
+    world.advance(0.5)
+    assert (world.breaker("model").state, world.split.active) == ("closed", "model")
+
+
+def test_on_trial_a_stopped_path_is_found_by_whoever_leads(world):
+    """It takes two heartbeats, so the first one must not have it trusted."""
+    node = on_trial_with_another_leader(world)
+    world.set(node, MODEL, waiting=0)
+    for _ in range(12):
+        world.now += 0.25
+        world.beat(node, suspended=1)
+    assert (world.breaker("model").state, world.split.active) == ("half-open", "rules")
+    world.advance(1.0)
+    assert world.split.active == "model"
+
+
+def test_on_trial_every_shard_must_be_sound():
+    """One that has caught up says nothing about another."""
+    other = replace(MODEL, shard=1)
+    world = HotWorld((SRC, MODEL, other, RULES, SCORE))
+    for name in ("n0", "n1", "n2", "n3"):
+        world.join(name)
+    world.all_run(6)
+    suspend(world, other, seconds=1.0)
+    assert world.split.active == "rules"
+    for batch in range(9, 25):
+        world.set(world.where(MODEL), MODEL, waiting=0, batch=batch)
+        world.set(world.where(other), other, waiting=30, batch=batch)
+        world.advance(0.5)
+    assert world.breaker("model").state == "half-open"
+    world.set(world.where(other), other, waiting=1, batch=26)
+    world.advance(0.5)
+    assert (world.breaker("model").state, world.split.active) == ("closed", "model")
+
+
+def test_on_trial_with_nothing_to_do_it_is_sound(world):
+    """Its input may have come to an end, or be down."""
+    node = on_trial_with_another_leader(world)
+    world.set(node, MODEL, waiting=0)
+    world.advance(3.0)
+    assert world.breaker("model").state == "closed"
 
 
 def test_one_that_keeps_failing_takes_its_node_down(world):

@@ -405,6 +405,17 @@ def test_a_failure_that_lasts_counts_again():
     assert world.split.active == "rules"
 
 
+def test_a_failure_below_the_threshold_costs_no_node():
+    """Only a hot path that fails for long takes its node down: nothing else ends it."""
+    world = tolerant(failures=50, window_s=3000.0)
+    node = world.where(SCORE)
+    for _ in range(60):
+        world.now += 0.25
+        for name in world.nodes:
+            world.beat(name, suspended=int(name == node))
+    assert (world.split.active, world.where(SCORE)) == ("model", node)
+
+
 def test_by_hand(world):
     """Open, close, prefer: what a person has opened, no probe closes."""
     world.ask("open", "model")
