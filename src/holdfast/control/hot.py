@@ -2,8 +2,8 @@
 
 They need no probe of their own making: one that is on trial is sound when it runs, nothing is found
 wrong with it and it has caught up. Whoever says so has watched it for a while: a coordinator that
-has just taken over has found nothing, which says nothing. One that is found to fail for long takes its node down with it:
-it may leak.
+has just taken over has found nothing, which says nothing. One that is found to fail for long takes
+its node down with it: it may leak.
 """
 
 from __future__ import annotations
