@@ -200,6 +200,8 @@ class Coordinator:
                 self.paths.begin(moment, anew=anew)
             case e.PathCarried():
                 self.paths.carried(moment, event)
+            case e.PathKept():
+                self.paths.kept(moment, event)
             case e.PathAsked():
                 self.paths.ask(moment, event)
             case e.LauncherTroubled():

@@ -3,7 +3,8 @@
 They need no probe of their own making: one that is on trial is sound when it runs, nothing is found
 wrong with it and it has caught up. Whoever says so has watched it for a while: a coordinator that
 has just taken over has found nothing, which says nothing. One that is found to fail for long takes
-its node down with it: it may leak.
+its node down with it: it may leak. One that has failed for good is shut down on the records, or it
+would pin its input for ever, and begun again when somebody trusts it again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ CAUGHT_UP = 2
 """One with at most so many epochs to take has caught up."""
 WATCHED_S = 2.0
 """How long one must have been watched, at least, before it is found to be sound."""
+ASK_S = 2.0
+"""How often the records are asked again to have a path run, or not, if they did not answer."""
 ILL_S = 10.0
 """How long one may be found to fail before its node is killed."""
 
@@ -34,6 +37,14 @@ class _Watch:
     batch: int
 
 
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    runs: bool | None = None
+    """As the records said last; None: not known."""
+    asked: bool | None = None
+    asked_at: float = 0.0
+
+
 class HotLife:
     """Which segments are paths, which are on trial, which keep failing."""
 
@@ -45,6 +56,8 @@ class HotLife:
         """With the number of the probe that each is."""
         self._ill: dict[tuple[str, int], float] = {}
         """Since when generations of units have been found to fail."""
+        self._kept: dict[str, _Kept] = {}
+        """By segment: whether it runs, on the records."""
         self._watched: dict[str, _Watch] = {}
         """By unit."""
         self._sound: set[str] = set()
@@ -66,6 +79,24 @@ class HotLife:
 
     def end_trial(self, place: tuple[str, str]) -> None:
         self._trials.pop(place, None)
+
+    def of(self, split: str) -> list[tuple[str, str]]:
+        """The segments of a split that are paths, with their names."""
+        return [(name, path) for name, (of, path) in self.segments.items() if of == split]
+
+    def to_keep(self, segment: str, now: float, *, runs: bool) -> bool:
+        """Whether it must be asked for, now, that a path runs or does not."""
+        known = self._kept.setdefault(segment, _Kept())
+        again = known.asked is not runs or now - known.asked_at >= ASK_S
+        if known.runs is runs or not again:
+            return False
+        known.asked, known.asked_at = runs, now
+        return True
+
+    def kept(self, segment: str, *, runs: bool) -> None:
+        """The records say that a path runs, or does not."""
+        known = self._kept.setdefault(segment, _Kept())
+        known.runs = runs
 
     def heard(
         self, told: UnitReport, now: float, *, ill: bool, beside: Iterable[UnitId]

@@ -14,6 +14,7 @@ from holdfast.control.commands import (
     EndFork,
     Fence,
     Finish,
+    KeepPath,
     PutFork,
     Record,
     StartProbe,
@@ -140,7 +141,7 @@ def broken_commands(
                 fork = state.fork_state.live
                 if fork is not None and fork.number == command.fork:
                     broken.append(f"fork {command.fork} lives and is ended on record")
-            case Record() | Dismiss() | TakePath() | StopProbe():
+            case Record() | Dismiss() | TakePath() | KeepPath() | StopProbe():
                 pass
     return broken
 

@@ -9,8 +9,8 @@ successor finds the breakers in the journal, compares who is active with the rec
 
 Cold paths that do not carry run nowhere; spares have rehearsed them. A probe runs on a node that
 has no unit. Hot ones are segments that run all along, each on a node of its own, and are judged
-whether they carry or not; one that is on trial is sound when it has caught up. If no path may
-carry, the input waits in the log.
+whether they carry or not; one that is on trial is sound when it has caught up, and one that has
+failed for good is shut down. If no path may carry, the input waits in the log.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from holdfast.control.commands import StartProbe, StopProbe, TakePath
+from holdfast.control.commands import KeepPath, StartProbe, StopProbe, TakePath
 from holdfast.control.events import (
     Gauges,
     HandoverRequested,
     Heartbeat,
     PathAsked,
     PathCarried,
+    PathKept,
     UnitReport,
 )
 from holdfast.control.facts import (
@@ -103,7 +104,7 @@ class PathLife:
         heirs: Heirs,
         nexus: Nexus,
         policy: Policy,
-        out: Outlet[PathFact, TakePath | StartProbe | StopProbe],
+        out: Outlet[PathFact, TakePath | KeepPath | StartProbe | StopProbe],
     ) -> None:
         self._wanted = splits
         self._hot = HotLife(hot)
@@ -139,6 +140,7 @@ class PathLife:
                     SplitOpened(at=moment.now, cause=moment.cause, split=split, state=made.state)
                 )
             self._take(moment, split, "a coordinator begins to lead")
+            self._keep(moment, split)
 
     def tick(self, moment: Moment) -> None:
         """Time has passed: probes may be due, and what was asked for may not have happened."""
@@ -153,6 +155,7 @@ class PathLife:
             due = moment.now - split.looked_at >= LOOK_S
             if due and active is not None and not self._as_wanted(name, split, active):
                 self._take(moment, name, "it is to carry the stream and does not")
+            self._keep(moment, name)
 
     def _as_wanted(self, name: str, split: _Split, active: str) -> bool:
         """Whether the active path carries; others run if somebody else has cut the stream."""
@@ -183,6 +186,35 @@ class PathLife:
                     reason=event.reason,
                 ),
             )
+
+    def kept(self, moment: Moment, event: PathKept) -> None:
+        """The records say who runs a hot path."""
+        self._hot.kept(event.segment, runs=event.runs)
+        if not event.runs:
+            self._leave(moment, event.segment, keep=())
+        elif event.units:
+            self._heirs.begin(
+                moment,
+                HandoverRequested(
+                    cause=moment.cause,
+                    stream=event.segment,
+                    change=event.units[0].change,
+                    parents=(),
+                    children=event.units,
+                    reason="its path is trusted again",
+                ),
+            )
+
+    def _keep(self, moment: Moment, name: str) -> None:
+        """See that hot paths run, but for those that have failed for good."""
+        known = {item.path: item for item in self._splits[name].breakers.state.breakers}
+        for segment, path in self._hot.of(name):
+            breaker = known[path]
+            runs = breaker.state != "failed"
+            if self._hot.to_keep(segment, moment.now, runs=runs):
+                self._out.send(
+                    KeepPath(cause=moment.cause, segment=segment, runs=runs, reason=breaker.why)
+                )
 
     def _up(self, units: tuple[UnitId, ...]) -> tuple[UnitId, ...]:
         """Those that are not held: of a path, its breaker says whether it is tried again."""
@@ -371,9 +403,11 @@ class PathLife:
                     self._hot.end_trial((name, command.path))
                     self._probes.stop(moment, name, command.path)
                 case b.ShutDown():
-                    pass  # nothing of a path that does not carry runs
+                    pass  # nothing of a cold path runs that does not carry; hot ones: below
                 case _:
                     assert_never(command)
+        if commands:
+            self._keep(moment, name)
 
     def _journal(
         self,
