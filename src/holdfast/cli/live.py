@@ -140,8 +140,7 @@ def failures(view: RunView) -> list[str]:
 
     Not of hot paths, which are tried again: `detours` has what comes of it.
     """
-    held = [unit for unit in view.units if unit.phase == "held" and unit.path is None]
-    return [_failure(unit, "is held") for unit in held]
+    return [_failure(unit, "is held") for unit in view.given_up]
 
 
 def retries(view: RunView) -> list[str]:

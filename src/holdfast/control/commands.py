@@ -61,6 +61,22 @@ class TakePath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPath:
+    """See that a hot path runs along, or that it is shut down, on the records; answered by
+    `PathKept`.
+
+    Repeating the command has no further effect.
+    """
+
+    kind: Literal["keep_path"] = "keep_path"
+    cause: str
+    segment: str
+    """The one that is the path."""
+    runs: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartProbe:
     """Run a path on a share of its input for nobody to read; heartbeats say how it does."""
 
@@ -144,6 +160,7 @@ Command: TypeAlias = (
     | StartUnit
     | StopUnit
     | TakePath
+    | KeepPath
     | StartProbe
     | StopProbe
     | Dismiss

@@ -133,6 +133,7 @@ class Coordinator:
             run=state.run,
             units=self._units,
             replicas=replicas,
+            guests=self.paths,
             policy=self.policy,
             out=ledger,
         )
@@ -199,6 +200,8 @@ class Coordinator:
                 self.paths.begin(moment, anew=anew)
             case e.PathCarried():
                 self.paths.carried(moment, event)
+            case e.PathKept():
+                self.paths.kept(moment, event)
             case e.PathAsked():
                 self.paths.ask(moment, event)
             case e.LauncherTroubled():

@@ -228,6 +228,18 @@ class PathCarried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathKept:
+    """The answer to `KeepPath`: who runs a hot path, as the records say."""
+
+    kind: Literal["path_kept"] = "path_kept"
+    cause: str
+    segment: str
+    runs: bool
+    units: tuple[Unit, ...]
+    """Empty: it is shut down, or has not begun yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathAsked:
     """Someone asks for a path to be left alone, to be trusted again, or to be preferred."""
 
@@ -267,6 +279,7 @@ Event: TypeAlias = (
     | RetryRequested
     | HandoverRequested
     | PathCarried
+    | PathKept
     | PathAsked
     | StopRequested
     | Tick

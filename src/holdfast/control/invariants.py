@@ -14,6 +14,7 @@ from holdfast.control.commands import (
     EndFork,
     Fence,
     Finish,
+    KeepPath,
     PutFork,
     Record,
     StartProbe,
@@ -67,8 +68,13 @@ def _replicas(state: State) -> Iterator[str]:
 
 
 def _paths(coordinator: Coordinator) -> Iterator[str]:
-    """Units of splits are alone on their nodes, and an active path has a closed breaker."""
+    """Units of splits are alone on their nodes, and an active path has a closed breaker; where a
+    path is probed, no unit is.
+    """
     state = coordinator.state
+    for node in coordinator.paths.probed_on:
+        for record in state.unit_state.on_node(node):
+            yield f"{record.unit} is on {node}, where a path is probed"
     for record in state.units.values():
         if record.unit.segment in coordinator.policy.alone and record.node is not None:
             beside = state.unit_state.on_node(record.node)
@@ -135,7 +141,7 @@ def broken_commands(
                 fork = state.fork_state.live
                 if fork is not None and fork.number == command.fork:
                     broken.append(f"fork {command.fork} lives and is ended on record")
-            case Record() | Dismiss() | TakePath() | StopProbe():
+            case Record() | Dismiss() | TakePath() | KeepPath() | StopProbe():
                 pass
     return broken
 

@@ -9,8 +9,8 @@ successor finds the breakers in the journal, compares who is active with the rec
 
 Cold paths that do not carry run nowhere; spares have rehearsed them. A probe runs on a node that
 has no unit. Hot ones are segments that run all along, each on a node of its own, and are judged
-whether they carry or not; one that is on trial is sound when it has caught up. If no path may
-carry, the input waits in the log.
+whether they carry or not; one that is on trial is sound when it has caught up, and one that has
+failed for good is shut down. If no path may carry, the input waits in the log.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
-from holdfast.control.commands import StartProbe, StopProbe, TakePath
+from holdfast.control.commands import KeepPath, StartProbe, StopProbe, TakePath
 from holdfast.control.events import (
     Gauges,
     HandoverRequested,
     Heartbeat,
     PathAsked,
     PathCarried,
-    ProbeReport,
+    PathKept,
     UnitReport,
 )
 from holdfast.control.facts import (
@@ -40,7 +40,7 @@ from holdfast.control.facts import (
 )
 from holdfast.control.hot import HotLife, HotPaths
 from holdfast.control.outlet import Moment, Outlet
-from holdfast.control.pool import Candidate
+from holdfast.control.probing import Places, ProbeLife
 from holdfast.control.state.path_state import PathState
 from holdfast.control.state.unit_state import UnitRecord, UnitState
 from holdfast.deployment import Deployment, UnitId
@@ -60,11 +60,8 @@ Splits = Mapping[str, Mapping[str, str]]
 """Split to its paths in their order, each with a fingerprint of what it does."""
 
 
-class Loads(Protocol):
+class Loads(Places, Protocol):
     """What it sees of nodes."""
-
-    @property
-    def nodes(self) -> Mapping[str, Candidate]: ...
 
     def give_back(self, node: str, load: int) -> None: ...
 
@@ -92,12 +89,6 @@ class _Split:
     looked_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Probe:
-    node: str
-    number: int
-
-
 class PathLife:
     """Sees splits, their units and what these report; decides which path carries each."""
 
@@ -113,7 +104,7 @@ class PathLife:
         heirs: Heirs,
         nexus: Nexus,
         policy: Policy,
-        out: Outlet[PathFact, TakePath | StartProbe | StopProbe],
+        out: Outlet[PathFact, TakePath | KeepPath | StartProbe | StopProbe],
     ) -> None:
         self._wanted = splits
         self._hot = HotLife(hot)
@@ -126,7 +117,7 @@ class PathLife:
         self._policy = policy
         self._out = out
         self._splits: dict[str, _Split] = {}
-        self._probes: dict[tuple[str, str], _Probe] = {}
+        self._probes = ProbeLife(places=loads, out=out)
         self._errors: dict[str, int] = {}
         """Exceptions ever, by split and path."""
         self._left: dict[tuple[str, int], float] = {}
@@ -142,19 +133,19 @@ class PathLife:
             known = b.forgiven(before) if anew and before is not None else before
             made = b.Breakers(paths, now=moment.now, policy=self._policy.breaker, before=known)
             # Who is active follows from the breakers; the records are asked for it below.
-            made.handle(b.Tick(), moment.now, can_probe=False)
+            made.handle(b.Tick(), moment.now, places=0)
             self._splits[split] = _Split(breakers=made)
             if made.state != before:
                 self._out.record(
                     SplitOpened(at=moment.now, cause=moment.cause, split=split, state=made.state)
                 )
             self._take(moment, split, "a coordinator begins to lead")
+            self._keep(moment, split)
 
     def tick(self, moment: Moment) -> None:
         """Time has passed: probes may be due, and what was asked for may not have happened."""
-        for (of, path), probe in list(self._probes.items()):
-            if probe.node not in self._loads.nodes:
-                self._probe_ended(moment, of, path, good=False, why="its node was lost")
+        for of, ended in self._probes.lost():
+            self._handle(moment, of, ended)
         for key in [key for key, at in self._left.items() if moment.now - at > FORGET_S]:
             del self._left[key]  # it has ended without another word
         self._hot.forget(moment.now - FORGET_S)
@@ -164,6 +155,7 @@ class PathLife:
             due = moment.now - split.looked_at >= LOOK_S
             if due and active is not None and not self._as_wanted(name, split, active):
                 self._take(moment, name, "it is to carry the stream and does not")
+            self._keep(moment, name)
 
     def _as_wanted(self, name: str, split: _Split, active: str) -> bool:
         """Whether the active path carries; others run if somebody else has halted the stream."""
@@ -195,6 +187,35 @@ class PathLife:
                 ),
             )
 
+    def kept(self, moment: Moment, event: PathKept) -> None:
+        """The records say who runs a hot path."""
+        self._hot.kept(event.segment, runs=event.runs)
+        if not event.runs:
+            self._leave(moment, event.segment, keep=())
+        elif event.units:
+            self._heirs.begin(
+                moment,
+                HandoverRequested(
+                    cause=moment.cause,
+                    stream=event.segment,
+                    change=event.units[0].change,
+                    parents=(),
+                    children=event.units,
+                    reason="its path is trusted again",
+                ),
+            )
+
+    def _keep(self, moment: Moment, name: str) -> None:
+        """See that hot paths run, but for those that have failed for good."""
+        known = {item.path: item for item in self._splits[name].breakers.state.breakers}
+        for segment, path in self._hot.of(name):
+            breaker = known[path]
+            runs = breaker.state != "failed"
+            if self._hot.to_keep(segment, moment.now, runs=runs):
+                self._out.send(
+                    KeepPath(cause=moment.cause, segment=segment, runs=runs, reason=breaker.why)
+                )
+
     def _up(self, units: tuple[UnitId, ...]) -> tuple[UnitId, ...]:
         """Those that are not held: of a path, its breaker says whether it is tried again."""
         records = [(unit, self._units.of(unit)) for unit in units]
@@ -209,7 +230,19 @@ class PathLife:
             if place is not None and current:
                 self._judge(moment, place, told, event.gauges)
         for probe in event.probes:
-            self._probed(moment, event.node, probe)
+            ended = self._probes.heard(moment, event.node, probe)
+            if ended is not None:
+                self._handle(moment, probe.split, ended)
+
+    @property
+    def probed_on(self) -> frozenset[str]:
+        """Nodes on which a path is probed."""
+        return self._probes.nodes
+
+    def make_way(self, moment: Moment, node: str) -> None:
+        """A node is to run a unit: what is probed there is put off."""
+        for split, put_off in self._probes.in_the_way(node):
+            self._handle(moment, split, put_off)
 
     def failed(
         self, moment: Moment, record: UnitRecord, reason: DownReason, why: str | None
@@ -324,7 +357,8 @@ class PathLife:
         for finding in found:
             if again or finding.since == moment.now:
                 self._fail(moment, place, f"{finding.rule}: {finding.why}")
-        trial = self._hot.heard(place, told, moment.now, ill=bool(found))
+        beside = [record.unit for record in self._units.of_segment(told.unit.segment)]
+        trial = self._hot.heard(told, moment.now, ill=bool(found), beside=beside)
         if trial is not None:
             why = "it runs along and has caught up"
             ended = b.ProbeEnded(path=place[1], probe=trial, good=True, why=why)
@@ -353,8 +387,8 @@ class PathLife:
 
     def _handle(self, moment: Moment, name: str, event: b.BreakerEvent) -> None:
         split = self._splits[name]
-        can_probe = self._hot.has(name) or self._free_node() is not None
-        commands = split.breakers.handle(event, moment.now, can_probe=can_probe)
+        places = None if self._hot.has(name) else len(self._probes.free())
+        commands = split.breakers.handle(event, moment.now, places=places)
         self._journal(moment, name, split.breakers.state, commands)
         for command in commands:
             match command:
@@ -363,13 +397,17 @@ class PathLife:
                 case b.AllDown():
                     self._leave(moment, name, keep=())
                 case b.StartProbe():
-                    self._start_probe(moment, name, command)
+                    if not self._hot.try_out((name, command.path), command.probe):
+                        self._probes.start(moment, name, command)
                 case b.StopProbe():
-                    self._stop_probe(moment, name, command.path)
+                    self._hot.end_trial((name, command.path))
+                    self._probes.stop(moment, name, command.path)
                 case b.ShutDown():
-                    pass  # nothing of a path that does not carry runs
+                    pass  # nothing of a cold path runs that does not carry; hot ones: below
                 case _:
                     assert_never(command)
+        if commands:
+            self._keep(moment, name)
 
     def _journal(
         self,
@@ -419,65 +457,6 @@ class PathLife:
         self._out.record(PathLeft(at=moment.now, cause=moment.cause, split=name, units=units))
         for node in nodes:
             self._loads.give_back(node, self._units.load(node))
-
-    # Probes
-
-    def _free_node(self) -> str | None:
-        """A warm node without a unit and without a probe; spares first."""
-        busy = {probe.node for probe in self._probes.values()}
-        free = [
-            (not node.spare, node.node)
-            for node in self._loads.nodes.values()
-            if node.load == 0 and node.ready and node.node not in busy
-        ]
-        return min(free)[1] if free else None
-
-    def _start_probe(self, moment: Moment, name: str, asked: b.StartProbe) -> None:
-        if self._hot.try_out((name, asked.path), asked.probe):
-            return
-        node = self._free_node()
-        if node is None:  # two at once, and one place
-            node = next(iter(self._probes.values())).node
-        self._probes[name, asked.path] = _Probe(node=node, number=asked.probe)
-        self._out.send(
-            StartProbe(
-                cause=moment.cause,
-                node=node,
-                split=name,
-                path=asked.path,
-                probe=asked.probe,
-                share=asked.share,
-            )
-        )
-
-    def _stop_probe(self, moment: Moment, name: str, path: str) -> None:
-        self._hot.end_trial((name, path))
-        probe = self._probes.pop((name, path), None)
-        if probe is not None:
-            self._tell_to_forget(moment, probe.node, name, path, probe.number)
-
-    def _probed(self, moment: Moment, node: str, told: ProbeReport) -> None:
-        known = self._probes.get((told.split, told.path))
-        if known is None or (known.node, known.number) != (node, told.probe):
-            # Of a leader before, or one that nobody waits for any more.
-            self._tell_to_forget(moment, node, told.split, told.path, told.probe)
-        elif told.state != "running":
-            self._tell_to_forget(moment, node, told.split, told.path, told.probe)
-            self._probe_ended(
-                moment, told.split, told.path, good=told.state == "good", why=told.why
-            )
-
-    def _probe_ended(self, moment: Moment, split: str, path: str, *, good: bool, why: str) -> None:
-        probe = self._probes.pop((split, path))
-        ended = b.ProbeEnded(path=path, probe=probe.number, good=good, why=why)
-        self._handle(moment, split, ended)
-
-    def _tell_to_forget(
-        self, moment: Moment, node: str, split: str, path: str, number: int
-    ) -> None:
-        self._out.send(
-            StopProbe(cause=moment.cause, node=node, split=split, path=path, probe=number)
-        )
 
 
 def _key(place: tuple[str, str], unit: UnitId) -> str:

@@ -8,7 +8,8 @@ gets more than `max_units_per_node`; a unit for which there is no room waits for
 unit that failed with an exception is retried on its own node, whose session is warm; one that found
 no room to write twice is tried elsewhere, where there may be some. A replica never shares a failure
 domain with another one of its unit: without a node elsewhere it waits. A unit of a split has a node
-to itself, so that its processor time and memory are its own: without an empty one it waits.
+to itself, so that its processor time and memory are its own: without an empty one it waits. Where a
+path is probed a unit goes only if no node like that has room, and the probe is put off first.
 
 With too few places for all that failed, `Policy.recovery_order` says who goes first: it is planned
 so that results reflect as much of the input as possible, as soon as possible.
@@ -74,6 +75,12 @@ class Apart(Protocol):
     def elsewhere(self, record: UnitRecord) -> Elsewhere | None: ...
 
 
+class Guests(Protocol):
+    """Who may be on a node that has no unit: probes of paths."""
+
+    def make_way(self, moment: Moment, node: str) -> None: ...
+
+
 class Placement:
     """Sees waiting units and the pool; decides placements, and starts what it has placed."""
 
@@ -85,6 +92,7 @@ class Placement:
         run: Run,
         units: UnitKeeper,
         replicas: Apart,
+        guests: Guests,
         policy: Policy,
         out: Outlet[PlacementFact, StartUnit],
     ) -> None:
@@ -93,6 +101,7 @@ class Placement:
         self._run = run
         self._units = units
         self._replicas = replicas
+        self._guests = guests
         self._policy = policy
         self._rank = {name: place for place, name in enumerate(policy.recovery_order)}
         self._out = out
@@ -156,6 +165,7 @@ class Placement:
             )
             pool.take(chosen.node, seen.load(chosen.node))
             self._units.expect(record)
+            self._guests.make_way(moment, chosen.node)
             self._out.send(start_command(moment, record, chosen.node))
 
     def _beside(self, record: UnitRecord) -> str | None:

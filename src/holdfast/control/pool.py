@@ -3,19 +3,20 @@
 First starts want workers before spares, then the least loaded. Recoveries want warm nodes, spares
 first, outside the failure domain just lost, then the least loaded. Both orders are heaps whose
 entries are checked when they come up: whenever something about a node changes, its new entry is
-added and the old one is passed over. O(log nodes) a change, O(domains) a choice.
+added and the old one is passed over. O(log nodes) a change, O(domains) a choice. A node on which a
+path is probed comes after its likes: whoever is put there ends the probe.
 """
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SLACK = 64
 """Entries out of date that may always lie around."""
 
-_Class = tuple[bool, bool]
-"""Not warm, no spare: the smaller the better."""
+_Class = tuple[bool, bool, bool]
+"""Not warm, a path is probed there, no spare: the smaller the better."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,10 +29,12 @@ class Candidate:
     spare: bool
     ready: bool
     load: int
+    probing: bool = False
+    """A path is probed there: whoever comes puts that off."""
 
     @property
     def rank(self) -> _Class:
-        return (not self.ready, not self.spare)
+        return (not self.ready, self.probing, not self.spare)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class Pool:
     def __init__(self, *, room: int) -> None:
         self._room = room
         self._nodes: dict[str, Candidate] = {}
-        self._spread: list[tuple[bool, int, str]] = []
+        self._spread: list[tuple[bool, bool, int, str]] = []
         self._classes: dict[_Class, dict[str, list[tuple[int, str]]]] = {}
         self._entries = 0
         self.workers = 0
@@ -62,7 +65,9 @@ class Pool:
 
     def put(self, candidate: Candidate) -> None:
         """A node connected, or something about it changed."""
-        self._put(candidate, self._nodes.get(candidate.node))
+        known = self._nodes.get(candidate.node)
+        probing = known is not None and known.probing
+        self._put(replace(candidate, probing=probing), known)
 
     def _put(self, candidate: Candidate, known: Candidate | None) -> None:
         self._nodes[candidate.node] = candidate
@@ -81,15 +86,13 @@ class Pool:
     def _change(self, node: str, load: int, *, taken: bool) -> None:
         known = self._nodes.get(node)
         if known is not None:
-            changed = Candidate(
-                node=node,
-                incarnation=known.incarnation,
-                domain=known.domain,
-                spare=known.spare and not taken,
-                ready=known.ready,
-                load=load,
-            )
-            self._put(changed, known)
+            self._put(replace(known, spare=known.spare and not taken, load=load), known)
+
+    def probe(self, node: str, *, begins: bool) -> None:
+        """A path is probed on a node, or is no more; nothing, if it is not connected."""
+        known = self._nodes.get(node)
+        if known is not None:
+            self._put(replace(known, probing=begins), known)
 
     def drop(self, node: str) -> None:
         known = self._nodes.pop(node, None)
@@ -137,7 +140,7 @@ class Pool:
         if found is not None and found.node != shun:
             return found
 
-        def rank(one: Candidate) -> tuple[bool, bool, bool, int, str]:
+        def rank(one: Candidate) -> tuple[bool, bool, bool, bool, int, str]:
             return (*one.rank, bool(avoid) and one.domain == avoid, one.load, one.node)
 
         free = [one for one in self._nodes.values() if one.load < self._room and one.node != shun]
@@ -153,11 +156,12 @@ class Pool:
     ) -> Candidate | None:
         """The best node with room away from some, or None. O(nodes); followers are few."""
 
-        def rank(found: Candidate) -> tuple[bool, bool, bool, bool, int, str]:
+        def rank(found: Candidate) -> tuple[bool, bool, bool, bool, bool, int, str]:
             spare = found.spare if spread else not found.spare
             cold = not spread and not found.ready
             last = found.node == shun
-            return (last, found.node != keep_on, cold, spare, found.load, found.node)
+            away = found.node != keep_on
+            return (last, away, cold, found.probing, spare, found.load, found.node)
 
         free = [
             found
@@ -176,10 +180,11 @@ class Pool:
         Spares are left alone while a run begins, and come first later: they have rehearsed.
         """
 
-        def rank(found: Candidate) -> tuple[bool, bool, bool, bool, str]:
+        def rank(found: Candidate) -> tuple[bool, bool, bool, bool, bool, str]:
             spare = found.spare if first else not found.spare
             last = found.node == shun
-            return (last, found.node != keep_on, not found.ready, spare, found.node)
+            away = found.node != keep_on
+            return (last, away, not found.ready, found.probing, spare, found.node)
 
         free = [found for found in self._nodes.values() if found.load == 0]
         return min(free, key=rank, default=None)
@@ -191,9 +196,13 @@ class Pool:
     def _first_start(self) -> Candidate | None:
         heap = self._spread
         while heap:
-            spare, load, name = heap[0]
+            probing, spare, load, name = heap[0]
             found = self._nodes.get(name)
-            if found is not None and (found.spare, found.load) == (spare, load):
+            if found is not None and (found.probing, found.spare, found.load) == (
+                probing,
+                spare,
+                load,
+            ):
                 return found
             heapq.heappop(heap)
         return None
@@ -227,7 +236,9 @@ class Pool:
         if self._entries > 2 * len(self._nodes) + SLACK:
             self._rebuild()
             return
-        heapq.heappush(self._spread, (candidate.spare, candidate.load, candidate.node))
+        heapq.heappush(
+            self._spread, (candidate.probing, candidate.spare, candidate.load, candidate.node)
+        )
         domains = self._classes.setdefault(candidate.rank, {})
         heapq.heappush(domains.setdefault(candidate.domain, []), (candidate.load, candidate.node))
 

@@ -216,6 +216,11 @@ class RunView:
     forks: tuple[ForkView, ...] = ()
     """Oldest first; at most the last one lives."""
 
+    @property
+    def given_up(self) -> tuple[UnitView, ...]:
+        """Units that nobody tries again unless asked to: of a hot path, its breaker does."""
+        return tuple(unit for unit in self.units if unit.phase == "held" and unit.path is None)
+
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **_RUN.dump_python(self, mode="json", by_alias=True)}
 

@@ -14,7 +14,7 @@ many bad ones in a row, and the path has failed for good.
     | |  |              cooldown_s is over |  | from any state  |
     | |  |                                 v  |                 |
     | |  +------ good probes ---------- half-open --------------+
-    | |          reach the threshold       |
+    | |          reach the threshold       |                 or put off
     | |                                    | the last of the bad probes
     | +------- closed by hand -------------)--------------------- open
     +--------- closed by hand ---------- failed for good
@@ -23,7 +23,7 @@ many bad ones in a row, and the path has failed for good.
 The reading where the paper is silent: a path that fails within `settled_s` of a good probe does so
 on probation, which counts as a bad probe, or one that fails under load alone would be switched to
 and fro for ever; a probe that does not end in time is a bad one; what a person opened, no probe
-closes.
+closes. A probe that has to make room for work is put off, and says nothing about its path.
 
 Every call is O(paths).
 """
@@ -121,6 +121,14 @@ class ProbeEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePutOff:
+    """The place of a probe was needed for a unit: it is begun again where there is another."""
+
+    path: str
+    probe: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAsked:
     """A person wants a path not to be used."""
 
@@ -146,7 +154,9 @@ class Tick:
     """Time has passed."""
 
 
-BreakerEvent: TypeAlias = PathFailed | ProbeEnded | OpenAsked | CloseAsked | PreferAsked | Tick
+BreakerEvent: TypeAlias = (
+    PathFailed | ProbeEnded | ProbePutOff | OpenAsked | CloseAsked | PreferAsked | Tick
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +244,7 @@ class Breakers:
             for path, version in paths.items()
         }
         self._commands: list[BreakerCommand] = []
-        self._can_probe = True
+        self._places: int | None = None
         self._preferred = ""
         self._active = self._choose()
         if before is not None:
@@ -255,16 +265,21 @@ class Breakers:
         )
 
     def handle(
-        self, event: BreakerEvent, now: float, *, can_probe: bool = True
+        self, event: BreakerEvent, now: float, *, places: int | None = None
     ) -> list[BreakerCommand]:
-        """Decide what follows from one event; probes that are due wait while there is no place."""
+        """Decide what follows from one event; probes that are due wait while there is no place.
+
+        None: there is one for each.
+        """
         self._commands = []
-        self._can_probe = can_probe
+        self._places = places
         match event:
             case PathFailed():
                 self._failed(self._of(event.path), event, now)
             case ProbeEnded():
                 self._probed(self._of(event.path), event, now)
+            case ProbePutOff():
+                self._put_off(self._of(event.path), event, now)
             case OpenAsked():
                 self._open_by_hand(self._of(event.path), now)
             case CloseAsked():
@@ -323,6 +338,11 @@ class Breakers:
             counted = replace(breaker, good_probes=breaker.good_probes + 1)
             self._breakers[breaker.path] = replace(counted, state="open", since=now, probe_at=now)
 
+    def _put_off(self, breaker: Breaker, event: ProbePutOff, now: float) -> None:
+        if breaker.state == "half-open" and breaker.probe == event.probe:
+            self._commands.append(StopProbe(path=breaker.path, probe=breaker.probe))
+            self._breakers[breaker.path] = replace(breaker, state="open", since=now, probe_at=now)
+
     def _bad_probe(self, breaker: Breaker, why: str, now: float) -> None:
         worse = replace(breaker, bad_probes=breaker.bad_probes + 1)
         if worse.bad_probes < self.policy.probes:
@@ -379,7 +399,7 @@ class Breakers:
                     self._breakers[path] = replace(breaker, bad_probes=0, on_probation=False)
             case "open":
                 due = breaker.probe_at is not None and now >= breaker.probe_at
-                if due and self._can_probe:
+                if due and self._places != 0:
                     self._start_probe(breaker, now)
             case "half-open":
                 if now - breaker.since >= self.policy.probe_s:
@@ -391,6 +411,7 @@ class Breakers:
                 assert_never(breaker.state)
 
     def _start_probe(self, breaker: Breaker, now: float) -> None:
+        self._places = None if self._places is None else self._places - 1
         probing = replace(breaker, state="half-open", since=now, probe=breaker.probe + 1)
         self._breakers[breaker.path] = replace(probing, probe_at=None)
         started = StartProbe(path=breaker.path, probe=probing.probe, share=self.policy.share)

@@ -21,6 +21,7 @@ from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView, UnitView
 from holdfast.deployment import Deployment, UnitId
 from holdfast.faults.campaign import START_S, wait_delivered
+from holdfast.health.breaker import BreakerPolicy
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy, Tentative
 from holdfast.pipeline import Pipeline
@@ -84,6 +85,23 @@ class Proving:
     tentative: Tentative = field(default_factory=Tentative)
     """When results go on without an input that is gone."""
 
+    @property
+    def policy(self) -> Policy:
+        """Units of splits have nodes of their own, as in any run.
+
+        Faults are what is asked for here: they must not use up a unit's budget, nor have a path
+        left.
+        """
+        own = self.deployment.alone
+        return Policy(
+            workers=self.nodes + sum(own.values()),
+            alone=tuple(own),
+            together=self.together,
+            tentative=self.tentative,
+            crashes=RestartBudget(limit=self.faults + 20, window_s=300.0, delay_s=0.0),
+            breaker=BreakerPolicy(losses=self.faults + 20),
+        )
+
 
 class SliceWatch:
     """Reads slice records as they appear."""
@@ -136,17 +154,13 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
         app=proving.app,
         host="spark",
         deployment=proving.deployment,
-        # Faults are what is asked for here: they must not use up a unit's budget.
-        policy=Policy(
-            workers=proving.nodes,
-            together=proving.together,
-            tentative=proving.tentative,
-            crashes=RestartBudget(limit=proving.faults + 20, window_s=300.0, delay_s=0.0),
-        ),
+        policy=proving.policy,
         options={"keep_input": True},
     )
     prepare(watched.say)
-    launch = LaunchSettings(nodes=proving.nodes, spares=proving.spares, domains=proving.domains)
+    launch = LaunchSettings(
+        nodes=proving.policy.workers, spares=proving.spares, domains=proving.domains
+    )
     run = LocalRun(run_dir, spec, launch)
     record = _Record()
     try:
@@ -388,9 +402,9 @@ class _Prover:
                 view = self._run.status()
                 self._watch.poll()
                 self._watch_forks(view)
-                held = [unit.unit for unit in view.units if unit.phase == "held"]
-                if held:
-                    raise DeadlineError(f"{held[0]} has failed too often; see `holdfast logs`")
+                if view.given_up:
+                    name = view.given_up[0].unit
+                    raise DeadlineError(f"{name} has failed too often; see `holdfast logs`")
                 if condition(view):
                     return view
             self._run.launcher.finished.wait(POLL_S)

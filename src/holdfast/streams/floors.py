@@ -2,7 +2,8 @@
 
 Floors only rise. A unit pins its inputs from its birth on; its parents pin them until they are
 sealed. A stream's last end pins the inputs of whatever may carry it, so that the children of a
-`halt` which is not on record yet can begin there. What one holder no longer pins the next one does:
+`halt` which is not on record yet can begin there; of a path that was shut down, that of the stream it
+is a path of, if that is later. What one holder no longer pins the next one does:
 looked at in the order in which pins are handed on, none is missed, and each only rises, so an old
 answer is a safe one.
 """
@@ -109,8 +110,8 @@ class Floors(Restarts):
         found: list[tuple[str, int]] = []
         for reader in self._wiring.readers(stream):
             changes = yield from self.changes_of(reader)
-            if changes and self._wiring.publishes(reader):
-                found.append((reader, (yield from self.last_end(reader))))
+            if changes:
+                found += [(reader, end) for end in (yield from self._pins_of_end(reader))]
             for child in (child for change in changes for child in change.children):
                 if stream in self._wiring.inputs(child.segment):
                     pinned = yield from self._unit_pin(child.unit)
@@ -122,9 +123,24 @@ class Floors(Restarts):
         pins: list[int] = []
         if (yield from self.find_change(reader, 0)) is None:
             return pins  # a sink that is not there yet; if added, it begins at what is left
-        if self._wiring.publishes(reader):
-            pins.append((yield from self.last_end(reader)))
+        pins += yield from self._pins_of_end(reader)
         return [*pins, *(yield from self._pins_of_units(stream, reader, levels))]
+
+    def _pins_of_end(self, stream: str) -> Steps[list[int]]:
+        """What whoever carries a stream on will need: all after its last end.
+
+        One that nobody carries was shut down. It is begun again there, or where those stand who
+        read it if that is later.
+        """
+        if not self._wiring.publishes(stream):
+            return []
+        end = yield from self.last_end(stream)
+        base, _ = (yield from self.bases(stream))[-1]
+        read: list[int] = []
+        for reader in () if base.children else self._wiring.readers(stream):
+            if (yield from self.find_change(reader, 0)) is not None:
+                read += yield from self._pins_of_end(reader)
+        return [max(end, min(read, default=-1))]
 
     def _pins_of_units(self, stream: str, reader: str, levels: int = 1) -> Steps[list[int]]:
         """Parents before children: changes are looked up one by one, as they are on record."""

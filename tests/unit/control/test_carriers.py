@@ -1,6 +1,7 @@
 """Paths taken by a coordinator's shell, on the records of a run directory."""
 
 import pytest
+from tests.unit.runtime.test_hot_paths import DEPLOYMENT as HOT
 from tests.unit.runtime.test_paths import DEPLOYMENT, SPLIT, published
 
 from holdfast.control.shell.carriers import Carriers
@@ -33,3 +34,19 @@ def test_a_path_is_taken_and_its_logs_are_sealed(tmp_path):
     assert made.take("score", "rules", reason="again") == now
     assert Carriers(tmp_path, DEPLOYMENT, writer="c1").take("score", "rules", reason="x") == now
     assert carried(log, SPLIT) == now
+
+
+def test_a_hot_path_is_shut_down_and_begun_again(tmp_path):
+    """Not while its split takes it; before the run has begun there is nothing to do."""
+    made = Carriers(tmp_path, HOT, writer="c0")
+    assert made.keep("score.model", runs=True, reason="") == ()
+    assert made.keep("score.model", runs=False, reason="") is None
+    log = SliceLog(tmp_path)
+    begin(log, HOT)
+    assert made.keep("score.model", runs=True, reason="") == ("score.model.0#0",)
+    assert made.keep("score.model", runs=False, reason="failed") is None
+    made.take("score", "rules", reason="failed")
+    assert made.keep("score.model", runs=False, reason="failed") == ()
+    assert not log.carriers("score.model")
+    other = Carriers(tmp_path, HOT, writer="c1")
+    assert other.keep("score.model", runs=True, reason="closed by hand") == ("score.model.2#0",)

@@ -35,7 +35,7 @@ COMMANDS = {
     "replication": set(),
     "recovery": set(),
     "handover": set(),
-    "paths": {"StartProbe", "StopProbe", "TakePath"},
+    "paths": {"KeepPath", "StartProbe", "StopProbe", "TakePath"},
     "forking": {"StartUnit", "StopUnit", "PutFork", "EndFork"},
 }
 # Modules of control that each may import besides events, facts, commands and outlet.
@@ -47,7 +47,7 @@ MODULES = {
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
-    "paths": {"state.path_state", "state.unit_state", "pool", "hot"},
+    "paths": {"state.path_state", "state.unit_state", "hot", "probing"},
     "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
@@ -63,7 +63,7 @@ NAMES = {
     ("replication", "state.unit_state"): {"UnitRecord"},
     ("replication", "state.node_state"): {"NodeRecord"},
     ("replication", "pool"): {"Elsewhere"},
-    ("paths", "pool"): {"Candidate"},
+    ("paths", "probing"): {"Places", "ProbeLife"},
     ("paths", "hot"): {"HotLife", "HotPaths"},
     ("paths", "state.unit_state"): {"UnitRecord", "UnitState"},
     ("forking", "state.recovery_state"): {"Recovery"},

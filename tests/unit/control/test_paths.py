@@ -88,6 +88,10 @@ class SplitWorld(World):
             )
         elif isinstance(command, c.StartProbe):
             self.probes[command.path] = command
+        elif isinstance(command, c.StopProbe):
+            known = self.probes.get(command.path)
+            if known is not None and (known.node, known.probe) == (command.node, command.probe):
+                del self.probes[command.path]
 
     def beat(self, node, **gauges):
         probes = tuple(getattr(self.nodes[node], "probed", ()))
@@ -307,24 +311,73 @@ def tolerant(**settings):
     return made
 
 
-def test_another_probe_waits_when_a_unit_has_taken_the_place():
-    """It ran on the last empty node, to which another node's unit has come since."""
+def probing():
+    """A world in which the first path is probed on the last node that has no unit."""
     world = tolerant(successes=2)
     fail(world)
     world.all_run(2)
     world.advance(5.5)
+    assert world.breaker("model").state == "half-open"
+    return world
+
+
+def test_a_probe_makes_way_for_a_unit():
+    """It is told to stop before the unit starts, says nothing about its path, and is begun again
+    where there is another place.
+    """
+    world = probing()
     probe = world.probes["model"]
-    world.exit(world.where(SRC))
-    world.all_run(2)
+    got = world.exit(world.where(SRC))
     assert world.where(SRC) == probe.node
-    world.ended("model", good=True)
-    assert (world.breaker("model").state, world.probes) == ("open", {})
+    told = [type(x) for x in got if isinstance(x, c.StopProbe | c.StartUnit)]
+    assert told == [c.StopProbe, c.StartUnit]
+    breaker = world.breaker("model")
+    assert (breaker.state, breaker.bad_probes, world.probes) == ("open", 0, {})
+    world.all_run(2)
+    assert world.probes == {}
     world.join("n2")
     world.all_run()
     world.tick(0.1)
-    assert world.probes["model"].node == "n2"
+    assert (world.probes["model"].node, world.probes["model"].probe) == ("n2", 2)
+    world.ended("model", good=True)
     world.ended("model", good=True)
     assert world.split.active == "model"
+
+
+def test_a_unit_goes_where_nothing_is_probed():
+    """As long as there is room."""
+    world = probing()
+    world.join("s1", spare=True)
+    world.all_run()
+    world.exit(world.where(SRC))
+    assert (world.where(SRC), world.breaker("model").state) == ("s1", "half-open")
+
+
+def test_what_an_interrupted_probe_still_says_is_not_listened_to():
+    """Its node has not heard yet that nobody waits for it."""
+    world = probing()
+    probe = world.probes["model"]
+    world.exit(world.where(SRC))
+    world.probes["model"] = probe
+    world.ended("model", good=True)
+    assert (world.breaker("model").state, world.split.active) == ("open", "rules")
+
+
+def test_of_two_probes_one_waits_for_a_place():
+    """Each has a node to itself."""
+    world = tolerant()
+    fail(world)
+    world.all_run(3)
+    fail(world)
+    world.exit("s0")
+    world.all_run(2)
+    world.advance(7.0)
+    assert world.split.active is None
+    assert list(world.probes) == ["model"]
+    world.ended("model", good=False)
+    assert list(world.probes) == ["rules"]
+    world.ended("rules", good=True)
+    assert world.split.active == "rules"
 
 
 def test_a_held_unit_has_its_path_left():
@@ -350,6 +403,17 @@ def test_a_failure_that_lasts_counts_again():
         world.now += 0.25
         world.beat(node, suspended=1)
     assert world.split.active == "rules"
+
+
+def test_a_failure_below_the_threshold_costs_no_node():
+    """Only a hot path that fails for long takes its node down: nothing else ends it."""
+    world = tolerant(failures=50, window_s=3000.0)
+    node = world.where(SCORE)
+    for _ in range(60):
+        world.now += 0.25
+        for name in world.nodes:
+            world.beat(name, suspended=int(name == node))
+    assert (world.split.active, world.where(SCORE)) == ("model", node)
 
 
 def test_by_hand(world):

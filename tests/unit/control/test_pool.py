@@ -30,11 +30,12 @@ def best(nodes, *, spread, keep_on=None, stand_in=None, avoid_domain=""):
 
     def rank(node):
         if spread:
-            return (node.spare, node.load, node.node)
+            return (node.probing, node.spare, node.load, node.node)
         return (
             node.node != keep_on,
             node.node != stand_in,
             not node.ready,
+            node.probing,
             not node.spare,
             bool(avoid_domain) and node.domain == avoid_domain,
             node.load,
@@ -68,6 +69,7 @@ CHANGES = st.lists(
         st.booleans(),
         st.booleans(),
         st.integers(-1, ROOM),
+        st.booleans(),
     ),
     max_size=40,
 )
@@ -81,13 +83,15 @@ def test_after_any_changes_the_choice_is_that_of_a_look_at_all(
 ):
     """However nodes come, change and go, the pool picks the node with the smallest rank."""
     pool, nodes = Pool(room=ROOM), {}
-    for name, domain, spare, ready, load in changes:
+    for name, domain, spare, ready, load, probing in changes:
         if load < 0:
             pool.drop(name)
             nodes.pop(name, None)
         else:
-            nodes[name] = candidate(name, domain=domain, spare=spare, ready=ready, load=load)
-            pool.put(nodes[name])
+            made = candidate(name, domain=domain, spare=spare, ready=ready, load=load)
+            pool.put(made)
+            pool.probe(name, begins=probing)
+            nodes[name] = replace(made, probing=probing)
         asked = {
             "spread": spread,
             "keep_on": keep_on,

@@ -16,6 +16,7 @@ from holdfast.health.breaker import (
     PathFailed,
     PreferAsked,
     ProbeEnded,
+    ProbePutOff,
     ShutDown,
     StartProbe,
     StopProbe,
@@ -128,12 +129,36 @@ def test_several_good_probes_may_be_asked_for():
     assert [type(x) for x in probed(split, "model", 19.0, good=True)] == [Activate]
 
 
+def test_a_probe_that_is_put_off_says_nothing_about_its_path():
+    """Half-open to open: begun again as soon as there is a place, with what was counted before."""
+    split = half_open(BreakerPolicy(open_s=10.0, successes=2, probes=2))
+    probed(split, "model", 11.0, good=True)
+    put_off = ProbePutOff(path="model", probe=2)
+    assert split.handle(put_off, 12.0, places=0) == [StopProbe(path="model", probe=2)]
+    found = of(split, "model")
+    assert (found.state, found.bad_probes, found.good_probes) == ("open", 0, 1)
+    assert split.handle(put_off, 12.5, places=0) == []
+    assert split.handle(Tick(), 13.0) == [StartProbe(path="model", probe=3, share=0.05)]
+    assert split.handle(put_off, 13.5) == []  # an earlier one
+    assert [type(x) for x in probed(split, "model", 14.0, good=True)] == [Activate]
+
+
+def test_no_more_probes_than_places():
+    """The first in order begins; the others wait."""
+    split = made()
+    fail(split, "model")
+    fail(split, "cache")
+    assert split.handle(Tick(), 10.0, places=1) == [StartProbe(path="model", probe=1, share=0.1)]
+    assert of(split, "cache").state == "open"
+    assert split.handle(Tick(), 11.0, places=1) == [StartProbe(path="cache", probe=1, share=0.1)]
+
+
 def test_the_next_good_probe_waits_for_a_place():
     """Like the first one: where there was a node, a unit may have come to run since."""
     split = half_open(BreakerPolicy(open_s=10.0, successes=2))
     ended = ProbeEnded(path="model", probe=1, good=True)
-    assert split.handle(ended, 11.0, can_probe=False) == []
-    assert split.handle(Tick(), 12.0, can_probe=False) == []
+    assert split.handle(ended, 11.0, places=0) == []
+    assert split.handle(Tick(), 12.0, places=0) == []
     assert split.handle(Tick(), 13.0) == [StartProbe(path="model", probe=2, share=0.05)]
     assert [type(x) for x in probed(split, "model", 14.0, good=True)] == [Activate]
 
@@ -404,6 +429,12 @@ class SplitWorld(RuleBasedStateMachine):
         if not old:
             self.probes.pop(path, None)
         self.tell(ProbeEnded(path=path, probe=probe - old, good=good))
+
+    @rule(path=st.sampled_from(sorted(PATHS)), old=st.booleans())
+    def put_off(self, path, old):
+        before = of(self.split, path)
+        self.tell(ProbePutOff(path=path, probe=before.probe - old))
+        assert of(self.split, path).bad_probes == before.bad_probes
 
     @rule(path=st.sampled_from(sorted(PATHS)))
     def opened(self, path):

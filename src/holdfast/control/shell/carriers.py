@@ -8,9 +8,9 @@ from holdfast.deployment import Deployment
 from holdfast.rundir.records import RecordFolder
 from holdfast.storage import open_storage
 from holdfast.streams import paths
-from holdfast.streams.handover import Handover
 from holdfast.streams.paths import Carried
 from holdfast.streams.records import unit_name
+from holdfast.streams.restart import Restarts
 
 
 class Carriers:
@@ -19,7 +19,7 @@ class Carriers:
     def __init__(self, run_dir: Path, deployment: Deployment, *, writer: str) -> None:
         self._records = RecordFolder(open_storage(run_dir))
         self._deployment = deployment
-        self._steps = Handover(writer)
+        self._steps = Restarts(writer)
 
     def take(self, split: str, path: str, *, reason: str) -> Carried:
         """See that a path carries a split's stream; without one, only say which one does."""
@@ -38,3 +38,18 @@ class Carriers:
         if not path:
             return now
         return self._records.run(paths.take(self._steps, segment, path, reason=reason))
+
+    def keep(self, name: str, *, runs: bool, reason: str) -> tuple[str, ...] | None:
+        """See that a hot path runs along or is shut down; gives its units, None: not now.
+
+        One that its split takes is not shut down.
+        """
+        segment = self._deployment.segment(name)
+        split = self._deployment.segment(segment.path)
+        if runs:
+            inputs = self._deployment.streams_read(segment)
+            return self._records.run(
+                paths.begin_again(self._steps, segment, split, inputs, reason=reason)
+            )
+        done = self._records.run(paths.shut_down(self._steps, segment, split, reason=reason))
+        return () if done else None

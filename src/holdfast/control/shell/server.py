@@ -242,6 +242,8 @@ class Shell:
                 log.info("%s", to_line(codec.fact_to_json(command.fact)).decode())
             case c.TakePath():
                 self._take_path(command)
+            case c.KeepPath():
+                self._keep_path(command)
             case c.StartUnit() | c.StopUnit() | c.StartProbe() | c.StopProbe():
                 node = self.coordinator.state.nodes.get(command.node)
                 peer = self._nodes.get(node.incarnation) if node is not None else None
@@ -282,6 +284,25 @@ class Shell:
                 reason=now.reason,
             )
         )
+
+    def _keep_path(self, command: c.KeepPath) -> None:
+        """What cannot be put on record now is asked for again."""
+        if self._carriers is None:
+            return
+        try:
+            units = self._carriers.keep(command.segment, runs=command.runs, reason=command.reason)
+        except (OSError, HoldfastError) as error:
+            log.warning("%s cannot be %s: %s", command.segment, _kept(command.runs), error)
+            return
+        if units is not None:
+            self.feed(
+                e.PathKept(
+                    cause=command.cause,
+                    segment=command.segment,
+                    runs=command.runs,
+                    units=tuple(UnitId.parse(name) for name in units),
+                )
+            )
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(writer)
@@ -468,3 +489,7 @@ async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004
     return message
+
+
+def _kept(runs: bool) -> str:
+    return "begun again" if runs else "shut down"
