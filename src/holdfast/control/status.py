@@ -215,6 +215,8 @@ class RunView:
     splits: tuple[SplitView, ...] = ()
     forks: tuple[ForkView, ...] = ()
     """Oldest first; at most the last one lives."""
+    warnings: tuple[str, ...] = ()
+    """What `holdfast status` adds: that the run's plan does not keep its promise any more."""
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **_RUN.dump_python(self, mode="json", by_alias=True)}
