@@ -28,6 +28,8 @@ NOTICED = 0.2
 """Share by which recoveries must differ."""
 LEAST_S = 0.1
 """And by how much a duration must."""
+_DOUBLINGS, _HALVINGS = 8, 12
+"""Steps of looking for a cost: it is found to 1/4096 of itself, up to 256 times what it was."""
 OUTLIER = 3.0
 """No single batch counts for more than so many times the expected one."""
 
@@ -78,11 +80,10 @@ class Expected:
     """Rows per second that it reads from outside."""
     batch_s: float
     """From its input to its slice."""
-    work_s: float
-    """The part of that which grows with its rows."""
-    interval_s: float
     state_bytes: float
     restore_s: float
+    overloaded: bool = False
+    """More than the machine can do: batches take at least as long as said here."""
 
 
 Expect = Callable[[Statistics], Mapping[str, Expected]]
@@ -103,9 +104,15 @@ def refined(
         seen = learned.segments.get(name, ())
         drifts += _rate(name, one, seen, operators)
         drifts += _state(name, one, seen, operators)
-    again = expect(replace(statistics, operators=dict(operators))) if drifts else expected
+    flowing = replace(statistics, operators=dict(operators))
+    again = expect(flowing) if drifts else expected
+
+    def batch_with(name: str, other: Mapping[str, OperatorStatistics]) -> float:
+        found = expect(replace(flowing, operators={**flowing.operators, **other}))[name]
+        return math.inf if found.overloaded else found.batch_s
+
     for name, one in again.items():
-        drifts += _batch(name, one, learned.segments.get(name, ()), operators)
+        drifts += _batch(name, one, batch_with, learned.segments.get(name, ()), operators)
         drifts += _restore(name, expected[name], learned.recoveries, operators)
     machine = statistics.machine
     detected = [one.detect_s for one in learned.recoveries]
@@ -167,23 +174,26 @@ def _state(
 
 
 def _batch(
-    name: str, one: Expected, seen: Sequence[Seen], operators: dict[str, OperatorStatistics]
+    name: str,
+    one: Expected,
+    batch_with: Callable[[str, Mapping[str, OperatorStatistics]], float],
+    seen: Sequence[Seen],
+    operators: dict[str, OperatorStatistics],
 ) -> list[Drift]:
+    """Batches that take longer or shorter than at the rates that there are now."""
     taken = [look.batch_s for look in seen if look.batch_s is not None]
-    if not math.isfinite(one.batch_s):
-        return []  # more than the machine can do: how long batches take says nothing more
     change = changed(taken, one.batch_s, least=LEAST_S, most=OUTLIER)
-    if change is None:
+    if change is None or (one.overloaded and change.larger):
         return []
     now, samples = numbers.median(taken[change.first :]), len(taken) - change.first
-    costly = [m for m in one.operators if (known := operators.get(m)) and known.cost]
-    if costly and one.work_s >= one.batch_s / 2 and one.rate_in > 0:
-        factor = max(0.0, one.work_s + now - one.batch_s) / one.work_s
-        for member in costly:
-            known = operators[member]
-            cost = _scaled(known.cost, factor, samples, "batches of a run")
-            operators[member] = replace(known, cost=cost)
-        row = 1e6 * one.work_s / (one.rate_in * one.interval_s)
+
+    def batch_s(factor: float) -> float:
+        return batch_with(name, _costs_times(one, operators, factor, samples))
+
+    if _costs_times(one, operators, 0.0, samples) and batch_s(0.0) <= one.batch_s / 2:
+        factor = _solved(batch_s, now)
+        row = 1e6 * _row_s(one, operators)
+        operators.update(_costs_times(one, operators, factor, samples))
         return [_drift("cost", name, row, row * factor, samples)]
     root = one.operators[-1]
     known = operators.get(root, OperatorStatistics())
@@ -192,6 +202,42 @@ def _batch(
     measure = Measure(value=longer, samples=samples, how="batches of a run")
     operators[root] = replace(known, batch_fixed=measure)
     return [_drift("batch", name, one.batch_s, now, samples)]
+
+
+def _solved(batch_s: Callable[[float], float], now: float) -> float:
+    """By how much rows are costlier if batches take so long; more load slows everything down."""
+    low, high = 0.0, 1.0
+    for _ in range(_DOUBLINGS):
+        if batch_s(high) >= now:
+            break
+        low, high = high, 2.0 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if batch_s(middle) >= now else (middle, high)
+    return (low + high) / 2
+
+
+def _costs_times(
+    one: Expected, operators: Mapping[str, OperatorStatistics], factor: float, samples: int
+) -> dict[str, OperatorStatistics]:
+    """The operators of a segment that have a cost per row, with another one."""
+    known = {name: operators[name] for name in one.operators if name in operators}
+    return {
+        name: replace(found, cost=_scaled(found.cost, factor, samples, "batches of a run"))
+        for name, found in known.items()
+        if found.cost is not None and found.cost.value > 0
+    }
+
+
+def _row_s(one: Expected, operators: Mapping[str, OperatorStatistics]) -> float:
+    """What all operators of a segment take for one row that it reads."""
+    found = 0.0
+    for name in one.operators:
+        known = operators.get(name)
+        if known is not None and known.cost is not None:
+            rate = known.input_rate.value if known.input_rate else one.rate_in
+            found += known.cost.value * rate
+    return found / max(one.rate_in, 1e-9)
 
 
 def _restore(

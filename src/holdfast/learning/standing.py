@@ -125,6 +125,10 @@ def expectations(
     pace = model.pace(segments, uncut_cpu=_uncut(model, segments))
     # A run counts a batch from when its input is there, as a model counts its lag.
     paced = model.paced(segments, pace)
+    overloaded = not pace.cpu < model.machine.cores
+    stretch = 1.0 if overloaded else float(model.stretch(pace.cpu))
+    work = np.median(paced.drawn.work, axis=1) * pace.interval_s * stretch
+    fixed = np.median(paced.drawn.fixed, axis=1) * stretch
     scale = seconds_per_unit(topology)
     found = {}
     for i, segment in enumerate(segments):
@@ -132,15 +136,13 @@ def expectations(
         read = [u for v in inside for u in topology.upstream[v] if u not in inside]
         read += [v for v in inside if not topology.upstream[v]]
         planned = plan.segments[i]
-        work = np.median(paced.drawn.work[i]) * pace.interval_s[i] * model.stretch(pace.cpu)
         found[planned.name] = Expected(
             operators=planned.operators,
             rate_in=sum(float(model.load.emitted.value[u]) for u in read),
-            batch_s=float(paced.lag_s[i]),
-            work_s=float(work),
-            interval_s=float(pace.interval_s[i]),
+            batch_s=float(fixed[i] + work[i]),
             state_bytes=float(model.load.state.value[list(segment.operators)].sum()),
             restore_s=plan.recovery_phases[planned.name].restore * scale,
+            overloaded=overloaded,
         )
     return found
 

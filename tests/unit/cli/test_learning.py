@@ -48,6 +48,8 @@ STATISTICS = Statistics(
         "count": OperatorStatistics(
             input_rate=Measure(value=1000.0, samples=9),
             cost=Measure(value=2e-4, samples=9),
+            tuple_size=Measure(value=20.0, samples=9),
+            state_change=Measure(value=100.0, samples=9),
             state_size=Measure(value=1e6, samples=3),
         ),
     },
@@ -60,10 +62,22 @@ def plan():
     return plan_topology(TOPOLOGY, request, method="joint")
 
 
+def faster(factor):
+    """Statistics with so many times the rows."""
+
+    def times(one):
+        rate = replace(one.input_rate, value=one.input_rate.value * factor)
+        return replace(one, input_rate=rate)
+
+    operators = {name: times(one) for name, one in STATISTICS.operators.items()}
+    return replace(STATISTICS, operators=operators)
+
+
 def learned(plan, factor=1.0, restore_s=None, lost=("lines", "count")):
     """A run whose rows come so many times as fast."""
     found = Learned()
     wanted = expectations(TOPOLOGY, plan, STATISTICS)
+    later = expectations(TOPOLOGY, plan, faster(factor))
     recoveries = [
         Recovery(
             id=2 * number + place,
@@ -79,7 +93,7 @@ def learned(plan, factor=1.0, restore_s=None, lost=("lines", "count")):
         seen = {
             name: Seen(
                 rate_in=one.rate_in * factor,
-                batch_s=one.batch_s,
+                batch_s=later[name].batch_s,
                 state_bytes=one.state_bytes or None,
             )
             for name, one in wanted.items()
@@ -102,6 +116,36 @@ def test_more_rows_than_profiled_break_the_promise(plan):
     assert found.warning.startswith("the promise no longer holds: count")
     assert "because of rows into count: 1000 /s as profiled, 4000 /s now" in found.warning
     assert "\n" not in found.warning
+
+
+def test_rows_that_turn_out_to_be_cheap_break_nothing(plan):
+    """Ten times the rows would be too much as profiled; the run keeps up, so it is not."""
+    found = Learned()
+    for _ in range(20):
+        found = found.add(
+            {
+                "lines": Seen(rate_in=10_000.0),
+                "count": Seen(rate_in=10_000.0, batch_s=0.3, state_bytes=1e6),
+            }
+        )
+    now = standing(TOPOLOGY, STATISTICS, plan, found)
+    assert [one.number for one in now.drifts] == ["rate", "rate", "cost"]
+    assert now.warning is None
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("longer", [0.5, 1.0, 1.6])
+def test_what_was_learned_is_what_is_expected_from_then_on(plan, rate, longer):
+    """Refined statistics predict what was seen: the same samples change nothing a second time."""
+    told = learned(plan, rate)
+    slower = {
+        name: tuple(replace(one, batch_s=one.batch_s * longer) for one in seen)
+        for name, seen in told.segments.items()
+    }
+    told = replace(told, segments=slower)
+    now = standing(TOPOLOGY, STATISTICS, plan, told)
+    assert (now.drifts == ()) == (rate == longer == 1.0)
+    assert standing(TOPOLOGY, now.statistics, plan, told).drifts == ()
 
 
 def test_slow_restores_break_the_promise(plan):
