@@ -26,14 +26,15 @@ BASE = {"errors": "", "clock": "", "inputs": "errors", "quantities": "errors"}
 # Every edge there is between packages: each may import those behind it, itself and the base.
 EDGES = {
     "cli": (
-        "control deployment draw faults health pipeline plan planners predict profile prove "
-        "reproduce rundir runtime storage streams testing topology verify web"
+        "control deployment draw faults health learning pipeline plan planners predict profile "
+        "prove reproduce rundir runtime storage streams testing topology verify web"
     ),
     "control": "deployment health rundir storage streams",
     "deployment": "",
     "draw": "plan topology",
     "faults": "control deployment health pipeline rundir runtime verify",
     "health": "",
+    "learning": "plan predict topology",
     "pipeline": "deployment plan topology verify",
     "plan": "",
     "planners": "plan predict topology",
@@ -95,6 +96,7 @@ PURE = {
     "deployment",
     "draw",
     "health",
+    "learning",
     "pipeline",
     "plan",
     "planners",

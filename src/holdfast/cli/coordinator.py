@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> No
     directory = find_run(run, run_dir)
     with client_of(directory) as client:
         view = client.status()
+    view = replace(view, warnings=_warnings(directory))
     if as_json:
         print(json.dumps(view.to_json()))  # noqa: T201
     else:
@@ -94,17 +96,23 @@ def _say(as_json: bool, text: str, **result: Any) -> None:
     print(json.dumps(result) if as_json else text)  # noqa: T201
 
 
+def _warnings(directory: Path) -> tuple[str, ...]:
+    from holdfast.cli.learning import warnings
+    from holdfast.rundir.spec import read_spec
+
+    return warnings(directory, read_spec(directory).app)
+
+
 def _show(directory: Path, view: RunView) -> None:
     from rich.console import Console
 
-    from holdfast.cli.learning import warnings
     from holdfast.cli.live import live_view, tracebacks
     from holdfast.rundir.spec import read_spec
 
     spec = read_spec(directory)
     console = Console()
     console.print(live_view(view, epoch_s=spec.deployment.epoch_s))
-    for line in warnings(directory, spec.app):
+    for line in view.warnings:
         console.print(line, style="yellow", highlight=False)
     for text in tracebacks(view):
         print(f"\n{text}")  # noqa: T201

@@ -223,7 +223,7 @@ def plan(
     from holdfast.predict.statistics import load_statistics
     from holdfast.quantities import parse_share, parse_time
 
-    is_app = _is_app(file)
+    is_app, again = _is_app(file), None
     planner = find_planner(method or ("joint" if is_app else "ftc"))
     if algorithms:
         for name, text in planner.algorithms.items():
@@ -237,7 +237,8 @@ def plan(
         if learn_from is not None:
             from holdfast.cli.learning import relearned
 
-            found = relearned(found, topology, learn_from)
+            again = relearned(found, topology, learn_from)
+            found = again.grounds
         statistics, said = found.statistics, found.said
         topology, statistics = as_units(planner, topology, statistics)
     else:
@@ -296,11 +297,8 @@ def plan(
         return
     result = job.plan()
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
-    if learn_from is not None:
-        from holdfast.cli.learning import changes, run_plan
-
-        for line in changes(run_plan(learn_from), result):
-            typer.echo(line, err=True)
+    if again is not None and result.feasible:
+        again.tell(result, lambda line: typer.echo(line, err=True))
     if not result.feasible:
         raise typer.Exit(1)
 

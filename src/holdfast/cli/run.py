@@ -118,7 +118,7 @@ def run(
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.check import made_pipeline, note, sound_pipeline
-    from holdfast.cli.learning import keep_plan, replan_run
+    from holdfast.cli.learning import keep_plan, promised_by, replan_run
     from holdfast.cli.resume import (
         Starts,
         announced,
@@ -190,13 +190,14 @@ def run(
         from holdfast.runtime.spark.start.prepare import prepare
 
         prepare(note)
+    promised = promised_by(app, pipeline, planned)
     view: RunView | None = None
     with interruptible():
         try:
             local.start(lambda: require_unchanged(directory, local.spec.deployment))
             keep_plan(directory, planned)
             with autoscaled(local, autoscale, autoscale_policy, note):
-                view = watch(local, limit_s, quiet=as_json)
+                view = watch(local, limit_s, quiet=as_json, promised=promised)
         except KeyboardInterrupt:
             note("stopping")
         finally:

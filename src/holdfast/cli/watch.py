@@ -16,13 +16,20 @@ import typer
 from holdfast.cli.check import note
 
 if TYPE_CHECKING:
+    from holdfast.cli.learning import Promised
     from holdfast.control.status import RunView
     from holdfast.runtime.launch.run import LocalRun, StopReport
 
 _STARTING = ("gathering", "starting")
 
 
-def watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | None:
+def watch(
+    local: LocalRun,
+    limit_s: float | None,
+    *,
+    quiet: bool,
+    promised: Promised | str | None = None,
+) -> RunView | None:
     """Show progress until the time is over or the run ends; gives the last view.
 
     The time counts from when everything runs: how long a start takes depends on the machine, and
@@ -43,7 +50,7 @@ def watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | N
     said = ""
     warned: str | None = None
     shown = Live(console=console, auto_refresh=False) if drawn else contextlib.nullcontext()
-    with Keeper(local.run_dir, note) as keeper, shown as live:
+    with Keeper(local.run_dir, note, epoch_s, promised) as keeper, shown as live:
         while end is None or time.monotonic() < end:
             with contextlib.suppress(ConnectionLostError):
                 view = local.status()
@@ -51,7 +58,7 @@ def watch(local: LocalRun, limit_s: float | None, *, quiet: bool) -> RunView | N
                 if limit_s is not None and end is None and view.status not in _STARTING:
                     end = time.monotonic() + limit_s
                 line = headline(view).plain.split("  ")[1]
-                trouble = local.launcher.trouble
+                trouble = local.launcher.trouble or keeper.warning
                 if live is not None:
                     live.update(live_view(view, epoch_s=epoch_s, trouble=trouble), refresh=True)
                 elif line != said:

@@ -215,6 +215,8 @@ class RunView:
     splits: tuple[SplitView, ...] = ()
     forks: tuple[ForkView, ...] = ()
     """Oldest first; at most the last one lives."""
+    warnings: tuple[str, ...] = ()
+    """What `holdfast status` adds: that the run's plan does not keep its promise any more."""
 
     @property
     def given_up(self) -> tuple[UnitView, ...]:

@@ -3,6 +3,7 @@
 RUN/run.json           what runs: application, host, deployment, policy
 RUN/plan.json          the plan that runs, if it runs by one
 RUN/learned.json       latest samples of batches and recoveries, which refine the plan's numbers
+RUN/promise.json       whether what the plan promises holds for what runs now, and why not
 RUN/coordinator.json   where the coordinator that leads listens (0600)
 RUN/coordinator/       terms/, journal.TERM, and cN.out: what each coordinator process writes
 RUN/nodes/NAME.log     what a node did, a line per event, with unit=... where it concerns one
@@ -23,6 +24,7 @@ from holdfast.storage import open_storage
 SPEC = "run.json"
 PLAN = "plan.json"
 LEARNED = "learned.json"
+PROMISE = "promise.json"
 ENDPOINT = "coordinator.json"
 STARTING = "starting"
 _JOURNAL = re.compile(r"journal(?:\.(\d+))?")
@@ -108,7 +110,7 @@ def processes_path(run_dir: Path) -> Path:
 def own_places(run_dir: Path) -> tuple[Path, ...]:
     """Everything in a run directory that a run keeps for itself: no place for results."""
     folders = ("streams", "units", "restarts", "checkpoints", "kept", "tables", "coordinator")
-    files = (ENDPOINT, SPEC, PLAN, LEARNED, ORIGIN, SCHEMAS, STARTING)
+    files = (ENDPOINT, SPEC, PLAN, LEARNED, PROMISE, ORIGIN, SCHEMAS, STARTING)
     return (
         *(run_dir / name for name in (*folders, *files)),
         nodes_folder(run_dir),

@@ -31,7 +31,7 @@ BEGUN_ANEW = (
         seed=200_810,
     ),
     Mutant(
-        rule="a cut does not overtake a restart",
+        rule="a halt does not overtake a restart",
         protocol=rules.CutOvertakesRestart,
         restarts=True,
         shared=True,

@@ -1,0 +1,88 @@
+"""A run that gets sixteen times the rows it was planned for says so while it goes on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from holdfast.cli import app
+from holdfast.cli.profiles import profile_path
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
+from holdfast.runtime.launch.children import ProcessList
+from tests.spark.learning_app import BURN_S, PROFILED, ROWS_PER_SECOND
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+LIMIT_S = 240.0
+
+
+def profiled():
+    """What a profile of a calmer day would have said."""
+    rate = Measure(value=float(PROFILED), samples=20, how="by hand")
+    return Statistics(
+        pipeline="learning",
+        operators={
+            "rows": OperatorStatistics(thread=True, input_rate=rate),
+            "burn": OperatorStatistics(
+                input_rate=rate, cost=Measure(value=BURN_S, samples=9, how="by hand")
+            ),
+        },
+    )
+
+
+def holdfast(*words):
+    """A command, in this process."""
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_a_run_warns_while_it_goes_on_and_a_plan_learns_from_it(tmp_path, monkeypatch):
+    """`status` warns of rows that nobody planned for; `plan --from` says what that changes."""
+    monkeypatch.setattr("holdfast.cli.learning.SAMPLE_S", 1.0)
+    monkeypatch.setattr("holdfast.cli.learning.SAVE_S", 2.0)
+    monkeypatch.chdir(tmp_path)
+    application = tmp_path / "learning_app.py"
+    shutil.copy(Path(__file__).with_name("learning_app.py"), application)
+    home = profile_path(str(application), "learning")
+    home.parent.mkdir()
+    home.write_text(dump_statistics(profiled()))
+    bounds = ("--max-recovery", "4s", "--max-latency", "6s", "--max-replicas", "0")
+    code, plan, told = holdfast("plan", application, *bounds, "--json")
+    assert code == 0, told
+    (tmp_path / "plan.json").write_text(plan)
+    run_dir = tmp_path / "run"
+
+    words = ("run", application, "--plan", "plan.json", "-d", run_dir, "--for", f"{LIMIT_S:g}s")
+    done = []
+    running = threading.Thread(target=lambda: done.append(holdfast(*words)))
+    running.start()
+    try:
+        warning = _warning(run_dir, running)
+    finally:
+        holdfast("stop", run_dir)
+        running.join(120)
+    assert warning.startswith("the promise no longer holds: burn"), (warning, done)
+    assert f"rows into burn: {PROFILED} /s as profiled, {ROWS_PER_SECOND} /s now" in warning
+    assert ProcessList(run_dir).leftovers() == []
+
+    _, out, told = holdfast("plan", application, "--from", run_dir, "--max-recovery", "60s")
+    assert "seen by" in " ".join(out.split())
+    assert "rows into burn" in told, told
+
+
+def _warning(run_dir, running):
+    """What status warns of, as soon as it does."""
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end and running.is_alive():
+        code, out, _ = holdfast("status", run_dir, "--json")
+        found = json.loads(out)["warnings"] if code == 0 and out else []
+        if found:
+            return found[0]
+        time.sleep(0.5)
+    return ""
