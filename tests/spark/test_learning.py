@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.spark.learning_app import BURN_S, PROFILED, ROWS_PER_SECOND
 from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.cli.profiles import profile_path
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
 from holdfast.runtime.launch.children import ProcessList
-from tests.spark.learning_app import BURN_S, PROFILED, ROWS_PER_SECOND
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -134,4 +134,4 @@ class OneNumberOnly(Floors):
             if change is None and (yield from self.decide(at_number(asked, asked.number))):
                 change = yield from self.part_of(record.number, asked.stream)
             if change is not None and change.number:
-                yield from self.seal_cut(change)
+                yield from self.seal_halted(change)

@@ -199,7 +199,7 @@ class World(Starts):
         known = yield from protocol.changes_of("j")
         change = replace(self._switch(known, rng), writer=protocol.writer)
         if (yield from protocol.decide(change)):
-            yield from protocol.seal_cut(change)
+            yield from protocol.seal_halted(change)
 
     def one_trim(self, unit: str) -> Process:
         """Trim what one unit owns."""
