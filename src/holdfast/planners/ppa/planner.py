@@ -134,17 +134,14 @@ def _nothing(problem: Problem, algorithm: str, solve: Solve) -> str:
 
     Heuristics do without the look for that budget: it may take longer than they do.
     """
-    missed = f"{algorithm} completes no path from the sources to a result"
     if algorithm not in COMPLETE:
-        return f"{missed}; auto might"
+        return f"{algorithm} completes no path from the sources to a result; auto might"
     from holdfast.planners.ppa.completion import cheapest_tree  # noqa: PLC0415 - loads slowly
 
     paid = f"a budget of {problem.budget:g} pays for no complete path from the sources to a result"
     tree = cheapest_tree(replace(problem, budget=float("inf")), solve)
     if tree is None:
-        return f"{paid}, nor would any other"
-    if problem.price(tree) <= problem.budget:  # stopped before it was found
-        return f"{missed}; a budget of {problem.price(tree):g} would do"
+        return paid if solve.should_stop() else f"{paid}, nor would any other"
     names = ", ".join(problem.model.names[task] for task in np.flatnonzero(tree)[:12])
     return f"{paid}; the smallest that does is {problem.price(tree):g}: {names}"
 

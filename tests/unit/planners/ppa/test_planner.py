@@ -13,7 +13,7 @@ from tests.unit.planners.ppa.shapes import fig5, shape
 from holdfast.errors import BadInputError
 from holdfast.plan import ReplicationPlan
 from holdfast.planners.interface import PlanRequest, Solve
-from holdfast.planners.ppa import PLANNER
+from holdfast.planners.ppa import PLANNER, completion
 from holdfast.planners.ppa.fidelity import fidelity_model
 from holdfast.planners.ppa.mc_trees import count_trees
 from holdfast.planners.registry import planner
@@ -183,6 +183,17 @@ def test_a_plan_that_missed_every_path_does_not_blame_the_budget():
     assert missed.objective == 0
     assert missed.note == "greedy completes no path from the sources to a result; auto might"
     assert ask(topology, replicas=3).note.startswith("a budget of 3 pays for no complete path")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "end"), [(False, "a result, nor would any other"), (True, "a result")]
+)
+def test_what_was_not_looked_for_to_the_end_is_not_denied(monkeypatch, stopped, end):
+    """Out of time, nothing is known of other budgets."""
+    monkeypatch.setattr(completion, "cheapest_tree", lambda problem, solve: None)
+    solve = Solve(should_stop=lambda: stopped)
+    found = PLANNER.plan(fig5(), PlanRequest(replicas=1, algorithm="exact"), solve)
+    assert found.note.endswith(end)
 
 
 def test_the_sweep_rises_from_nothing_to_everything():
