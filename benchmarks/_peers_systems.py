@@ -11,11 +11,14 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
 from benchmarks._peers_input import POLL_S, Feed
+
+if TYPE_CHECKING:
+    from holdfast.control.status import NodeView
 
 HERE = Path(__file__).resolve().parent / "_peers"
 ROOT = HERE.parents[1]
@@ -113,31 +116,30 @@ class System:
         """Whether a kill would meet it as it is meant to run: the spare of Holdfast is warm."""
         if self.name != "holdfast":
             return True
-        return any(node["spare"] and node["ready"] for node in self._nodes())
+        return any(node.spare and node.ready for node in self._nodes())
 
     def kill(self) -> None:
         """SIGKILL; whoever restarts it does so at once."""
         if self.name == "holdfast":
-            busy = [node for node in self._nodes() if node["units"]]
+            busy = [node for node in self._nodes() if node.units]
             if not busy:
                 raise RuntimeError("no node runs the pipeline")
-            _kill_tree(busy[0]["pid"])
+            _kill_tree(busy[0].pid)
             return
         self._kill_all()
         while self.process is not None and self.process.poll() is None:
             time.sleep(POLL_S)
         self.start()
 
-    def _nodes(self) -> list[Row]:
+    def _nodes(self) -> tuple[NodeView, ...]:
         from holdfast.control.client import ControlClient
         from holdfast.errors import HoldfastError
 
         try:
             with ControlClient(self.root / "run") as client:
-                nodes: list[Row] = client.status().to_json()["nodes"]
-                return nodes
+                return client.status().nodes
         except (HoldfastError, OSError):
-            return []
+            return ()
 
     def _kill_all(self) -> None:
         if self.process is not None and self.process.poll() is None:

@@ -61,13 +61,13 @@ def test_the_core_writes_looks_and_checks(tmp_path):
     [
         (("plan", "app.py"), "this needs numpy; pip install 'holdfast[plan]'"),
         (("run", "app.py"), "pip install 'holdfast[spark]'"),
-        (("check", "shop/app.py"), "No module named 'pyspark"),
+        (("check", "spark.py"), "No module named 'pyspark"),
     ],
 )
 def test_what_needs_an_extra_says_which(tmp_path, args, line):
     """One line, exit code 2."""
-    holdfast(tmp_path, "init", "shop")
     (tmp_path / "app.py").write_text(APP)
+    (tmp_path / "spark.py").write_text(f"import pyspark.sql\n{APP}")
     said = holdfast(tmp_path, *args)
     assert said.returncode == 2
     assert line in said.stderr

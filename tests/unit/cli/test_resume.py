@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -67,14 +68,16 @@ def sleeper():
         process.communicate(b"\n")
 
 
-@pytest.fixture
-def run(tmp_path):
-    """A run of forty batches, trimmed as units would; `keep_input` as given."""
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of forty batches, trimmed as units would; `keep_input` as given. Made once each."""
 
-    def build(*, keep_input=False, trim=True):
+    @cache
+    def build(keep_input, trim):
+        folder = tmp_path_factory.mktemp("run")
         spec = make_spec()
-        write_spec(tmp_path, spec)
-        log = SliceLog(tmp_path)
+        write_spec(folder, spec)
+        log = SliceLog(folder)
         begin(log, spec.deployment)
         for number in range(BATCHES):
             for segment in spec.deployment.segments:
@@ -87,10 +90,20 @@ def run(tmp_path):
         for segment in spec.deployment.segments if trim else ():
             trimmer.trim(f"{segment.name}.0#0")
         for unit in ("double.0#0", "count.0#0"):
-            checkpoint(tmp_path / "checkpoints" / unit / "000001", BATCHES - 1)
-        return tmp_path
+            checkpoint(folder / "checkpoints" / unit / "000001", BATCHES - 1)
+        return folder
 
     return build
+
+
+@pytest.fixture
+def run(tmp_path, runs):
+    """A run that the test may change."""
+
+    def copied(*, keep_input=False, trim=True):
+        return shutil.copytree(runs(keep_input, trim), tmp_path, dirs_exist_ok=True)
+
+    return copied
 
 
 def checkpoint(path, committed):

@@ -39,6 +39,8 @@ REPLICATION: Mapping[str, Algorithm] = {
     "greedy": greedy,
     "sa-as-printed": sa_as_printed,
 }
+COMPLETE = {"auto", "exact", "dp", "sa"}
+"""Those that complete a path whenever the budget pays for one."""
 RECOVERY = ("auto", "inc", "to", "exact")
 
 
@@ -100,7 +102,7 @@ class PpaPlanner:
             )
         found = _describe(problem, request, algorithm(problem, solve))
         if found.objective == 0 and not found.note:
-            return replace(found, note=_too_little(problem, solve))
+            return replace(found, note=_nothing(problem, request.algorithm, solve))
         return found
 
     def sweep(self, topology: Topology, request: PlanRequest, solve: Solve) -> Sweep | None:
@@ -127,14 +129,19 @@ def _unknown(name: str, known: Mapping[str, object] | Sequence[str], when: str) 
     )
 
 
-def _too_little(problem: Problem, solve: Solve) -> str:
-    """Why no replica brings anything, and the smallest budget with which some do."""
+def _nothing(problem: Problem, algorithm: str, solve: Solve) -> str:
+    """Why no replica brings anything, and the smallest budget with which some do.
+
+    Heuristics do without the look for that budget: it may take longer than they do.
+    """
+    if algorithm not in COMPLETE:
+        return f"{algorithm} completes no path from the sources to a result; auto might"
     from holdfast.planners.ppa.completion import cheapest_tree  # noqa: PLC0415 - loads slowly
 
     paid = f"a budget of {problem.budget:g} pays for no complete path from the sources to a result"
     tree = cheapest_tree(replace(problem, budget=float("inf")), solve)
     if tree is None:
-        return f"{paid}, nor would any other"
+        return paid if solve.should_stop() else f"{paid}, nor would any other"
     names = ", ".join(problem.model.names[task] for task in np.flatnonzero(tree)[:12])
     return f"{paid}; the smallest that does is {problem.price(tree):g}: {names}"
 

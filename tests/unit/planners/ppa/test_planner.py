@@ -13,10 +13,11 @@ from tests.unit.planners.ppa.shapes import fig5, shape
 from holdfast.errors import BadInputError
 from holdfast.plan import ReplicationPlan
 from holdfast.planners.interface import PlanRequest, Solve
-from holdfast.planners.ppa import PLANNER
+from holdfast.planners.ppa import PLANNER, completion
 from holdfast.planners.ppa.fidelity import fidelity_model
 from holdfast.planners.ppa.mc_trees import count_trees
 from holdfast.planners.registry import planner
+from holdfast.testing.generators import ppa_random
 from holdfast.topology.files import load_topology
 from holdfast.topology.graph import Operator, Query, Topology
 
@@ -172,6 +173,27 @@ def test_bad_requests_are_refused(options, where):
         ask(fig5(), **options)
     assert refused.value.where == where
     assert refused.value.hint
+
+
+def test_a_plan_that_missed_every_path_does_not_blame_the_budget():
+    """A heuristic may complete nothing although the budget pays for it; it says what would."""
+    topology = ppa_random(4, parallelism=(2, 3), full=0.5, joins=0.3, seed=1)
+    assert ask(topology, replicas=6).objective > 0
+    missed = ask(topology, replicas=6, algorithm="greedy")
+    assert missed.objective == 0
+    assert missed.note == "greedy completes no path from the sources to a result; auto might"
+    assert ask(topology, replicas=3).note.startswith("a budget of 3 pays for no complete path")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "end"), [(False, "a result, nor would any other"), (True, "a result")]
+)
+def test_what_was_not_looked_for_to_the_end_is_not_denied(monkeypatch, stopped, end):
+    """Out of time, nothing is known of other budgets."""
+    monkeypatch.setattr(completion, "cheapest_tree", lambda problem, solve: None)
+    solve = Solve(should_stop=lambda: stopped)
+    found = PLANNER.plan(fig5(), PlanRequest(replicas=1, algorithm="exact"), solve)
+    assert found.note.endswith(end)
 
 
 def test_the_sweep_rises_from_nothing_to_everything():
