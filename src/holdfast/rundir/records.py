@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from holdfast.errors import CorruptLogError
-from holdfast.rundir.layout import member, record_folder
+from holdfast.rundir.layout import member, record_folder, word
 from holdfast.storage import Storage
 from holdfast.streams.codec import decode, encode
 from holdfast.streams.records import Floor, Record
@@ -60,19 +60,18 @@ class RecordFolder:
 
     def _names(self, folder: str) -> list[str]:
         """Its records, by number; whatever else somebody has put there is none."""
-        return [name for name in self._store.names(record_folder(folder)) if name.isdigit()]
+        there = self._store.names(record_folder(folder))
+        return [name for name in there if name.isascii() and name.isdigit()]
 
     def _get(self, name: str) -> Record | None:
-        data = self._store.get(name)
+        try:
+            data = self._store.get(name)
+        except IsADirectoryError:
+            raise CorruptLogError("is a directory", path=self._store.address(name)) from None
         return None if data is None else self._decode(data, name)
 
     def _decode(self, data: bytes, name: str) -> Record:
-        """One that lies in a folder of another kind decides nothing."""
-        path = self._store.address(name)
-        found = decode(data, path=path)
-        if found.kind not in kinds_in(name.split("/")[-2]):
-            raise CorruptLogError(f"is a {found.kind} record and does not belong here", path=path)
-        return found
+        return decode_at(data, name, path=self._store.address(name))
 
     def _put(self, name: str, record: Record) -> Record:
         data = encode(record)
@@ -120,6 +119,23 @@ def kinds_in(folder: str) -> tuple[str, ...]:
     if folder.endswith("-floor"):
         return ("floor",)
     return ("claim",) if folder.startswith("claims-") else _KINDS[folder]
+
+
+def decode_at(data: bytes, name: str, *, path: str) -> Record:
+    """The record in `data`, which lies under a name; raises CorruptLogError if it is none.
+
+    One in the place of another decides nothing: it would be read twice, or by whom it does not
+    concern. So may what was put back by hand, or copied.
+    """
+    found = decode(data, path=path)
+    *_, owner, folder, last = ("", *name.split("/"))
+    about = getattr(found, "unit", None) or getattr(found, "stream", None)
+    if found.kind not in kinds_in(folder) or (about is not None and word(about) != owner):
+        of = "" if about is None else f" of {about}"
+        raise CorruptLogError(f"is a {found.kind} record{of} and does not belong here", path=path)
+    if last.isdigit() and last != f"{found.number:010d}":
+        raise CorruptLogError(f"is {found.kind} record {found.number}, not this one", path=path)
+    return found
 
 
 def _name(folder: str, number: int) -> str:

@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.cli.resume import Starts, check_resume, reset_operators
+from holdfast.errors import CorruptLogError
 from holdfast.rundir.spec import write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
-from holdfast.streams.records import Change, Child, Range, Slice
-from holdfast.streams.steps import Put, changes, ranges
+from holdfast.streams.records import Change, Child, Floor, Range, Slice
+from holdfast.streams.steps import Put, RaiseFloor, changes, ranges, slices
 
 pytestmark = pytest.mark.unit
 
@@ -139,3 +140,34 @@ def test_tables_are_for_people(run):
     assert shown.exit_code == 0
     for name in ("numbers.0#0", "double.0#0", "count.0#0", "out.0#0", "the beginning"):
         assert name in shown.output
+
+
+def test_a_record_in_the_place_of_another_is_named(run):
+    """Copied or put back by hand, it is whole and says something else: it would be read twice."""
+    place = run / "units" / "double.0#0" / "slices"
+    (place / f"{3:010d}").write_bytes((place / f"{2:010d}").read_bytes())
+    other = run / "units" / "count.0#0" / "ranges" / f"{1:010d}"
+    other.write_bytes((run / "units" / "out.0#0" / "ranges" / f"{1:010d}").read_bytes())
+    code, found = told(run)
+    assert code == 1
+    assert {item["path"]: item["what"] for item in found["damaged"]} == {
+        "units/double.0#0/slices/0000000003": "is slice record 2, not this one",
+        "units/count.0#0/ranges/0000000001": (
+            "is a range record of out.0#0 and does not belong here"
+        ),
+    }
+    with pytest.raises(CorruptLogError, match="is slice record 2, not this one"):
+        SliceLog(run).slice("double.0#0", 3)
+
+
+def test_a_record_that_is_missing_is_named(run):
+    """Between the floor and the newest: whoever comes to it waits for ever."""
+    log = SliceLog(run)
+    log.records.execute(RaiseFloor(slices("numbers.0#0"), Floor(number=2, epoch=1)))
+    gone = ["units/double.0#0/slices/0000000002", "units/count.0#0/ranges/0000000000"]
+    for path in [*gone, "units/numbers.0#0/slices/0000000001"]:
+        (run / path).unlink()
+    code, found = told(run)
+    assert code == 1
+    assert sorted(item["path"] for item in found["damaged"]) == sorted(gone)
+    assert {item["what"] for item in found["damaged"]} == {"is gone"}

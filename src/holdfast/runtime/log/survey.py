@@ -13,11 +13,10 @@ from urllib.parse import unquote
 
 from holdfast.deployment import Deployment
 from holdfast.errors import CorruptLogError, HoldfastError
-from holdfast.rundir.layout import record_folder
-from holdfast.rundir.records import kinds_in
+from holdfast.rundir.layout import member, record_folder
+from holdfast.rundir.records import decode_at
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring, shared_streams
-from holdfast.streams.codec import decode
 from holdfast.streams.floors import Floors
 from holdfast.streams.fork import find_fork
 from holdfast.streams.handover import Birth
@@ -42,6 +41,8 @@ _PLACES = {
     "units": ("ranges", "slices", "skips", "repairs", "branch"),
 }
 _FLOORS = ("ranges-floor", "slices-floor")
+MOST_GAPS = 16
+"""Missing records of one folder that are named."""
 
 
 class Survey:
@@ -236,19 +237,32 @@ class Survey:
                     folder = f"{place}/{owner}/{kind}"
                     for name in store.names(folder) if kind in there else ():
                         found += self._damage(f"{folder}/{name}")
-        return found
+                for kind in kinds[:1] if place == "streams" else kinds[:2]:
+                    found += self._gaps(f"{unquote(owner)}/{kind}") if kind in there else []
+        return [*found, *self._gaps(RESTARTS)]
+
+    def _gaps(self, folder: str) -> list[dict[str, str]]:
+        """Numbers that are missing between the floor and the newest: nobody gets past such a one.
+
+        The floor is looked at afterwards, as it rises before anything is removed.
+        """
+        at = record_folder(folder)
+        there = {int(name) for name in self._log.store.names(at) if name.isdigit()}
+        try:
+            floor = self._log.floor(folder).number
+        except CorruptLogError:
+            return []  # that is named
+        missing = sorted(set(range(floor, max(there, default=-1))) - there)
+        return [{"path": member(at, number), "what": "is gone"} for number in missing[:MOST_GAPS]]
 
     def _damage(self, name: str) -> list[dict[str, str]]:
-        data, folder = self._log.store.get(name), name.split("/")[-2]
-        if data is None:
-            return []  # trimmed meanwhile
+        data = self._log.store.get(name)
         try:
-            kind = decode(data, path=name).kind
+            if data is not None:  # else trimmed meanwhile
+                decode_at(data, name, path=name)
         except CorruptLogError as error:
             return [{"path": name, "what": str(error).removeprefix(f"{name}: ")}]
-        if kind in kinds_in(folder):
-            return []
-        return [{"path": name, "what": f"is a {kind} record in {folder}"}]
+        return []
 
     def _names(self) -> list[str]:
         """Streams in the order of the deployment, then those that are no more in it."""

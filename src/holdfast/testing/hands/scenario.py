@@ -79,6 +79,8 @@ class Scenario:
     """How often everything is ended and started again, with some of it begun anew."""
     anew: float = 0.65
     """How often that is so; else other units carry a stream on with the state there is."""
+    torn: float = 0.0
+    """How likely the newest commits that these would go on from are lost, and older ones do."""
     survivors: float = 0.3
     """How likely a unit lives on while others begin anew what it makes or reads."""
     deposed: float = 0.0

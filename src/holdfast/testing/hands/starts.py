@@ -146,6 +146,8 @@ class Starts(Schedule):
         common = set.intersection(*map(set, found))
         inputs = self.segments[self.units[units[0]].segment].inputs
         since = max(common, default=None)
+        if common and self.scenario.torn and rng.random() < self.scenario.torn:
+            since = min(common)
         quarantines = self.scenario.poison and stream == "k"
         if (
             since is None
