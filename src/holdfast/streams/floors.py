@@ -2,10 +2,10 @@
 
 Floors only rise. A unit pins its inputs from its birth on; its parents pin them until they are
 sealed. A stream's last end pins the inputs of whatever may carry it, so that the children of a
-`cut` which is not on record yet can begin there; of a path that was shut down, that of the stream it
-is a path of, if that is later. What one holder no longer pins the next one does:
-looked at in the order in which pins are handed on, none is missed, and each only rises, so an old
-answer is a safe one.
+`cut` which is not on record yet can begin there; of a path that was shut down, that of the stream
+it is a path of, if that is later. What one holder no longer pins the next one does: looked at in
+the order in which pins are handed on, none is missed, and each only rises, so an old answer is a
+safe one.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ paths share it. What an old unit still computes is published by nobody. Who asks
 moment: what is on record is carried out by whoever finds it.
 
 A hot path has a stream of its own, and pins its input all along. One that has failed for good is
-shut down: a `cut` after which nobody carries its stream, so that it pins nothing any more. It can be
-begun again, with empty state, where it was left or where its split has come to, whichever is later:
-whoever takes it then begins there or after that, or reads what it had published before, so nothing
-is left out.
+shut down: a `cut` after which nobody carries its stream, so that it pins nothing any more. It can
+be begun again, with empty state, where it was left or where its split has come to, whichever is
+later: whoever takes it then begins there or after that, or reads what it had published before, so
+nothing is left out.
 """
 
 from __future__ import annotations
