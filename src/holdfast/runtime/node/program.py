@@ -48,8 +48,8 @@ log = logging.getLogger("holdfast.node")
 POLL_S = 0.05
 GAUGES_S = 2.0
 OFTEN_S = 0.125
-"""The same on a node whose processes are judged: it runs a path. Each is told at once, and takes less
-than a millisecond."""
+"""The same on a node whose processes are judged: it runs a path. Each is told at once; to make one
+takes less than a millisecond."""
 WORKERS = "hf-"
 """How the names of Python workers begin (`runtime.spark.start.daemon`)."""
 FENCED = 4
