@@ -31,8 +31,8 @@ def main() -> None:
             found = [problem]
         # One per place: what else is wrong there is often a consequence of the first.
         told: dict[str, BadInputError] = {}
-        for problem in (*problems, *found):
-            told.setdefault(problem.where or problem.what, problem)
+        for one in (*problems, *found):
+            told.setdefault(one.where or one.what, one)
         problems = list(told.values())
     answer: dict[str, Any] = {
         "problems": [[item.what, item.where, item.hint] for item in problems],
