@@ -19,7 +19,6 @@ from holdfast.health.nexus.rules import NoOutput, Suspended
 pytestmark = pytest.mark.unit
 
 SRC, SCORE = UnitId(segment="src"), UnitId(segment="score")
-SPLITS = {"score": {"model": "1", "rules": "1"}}
 POLICY_WITH_PATHS = replace(
     POLICY,
     workers=2,
@@ -31,8 +30,8 @@ POLICY_WITH_PATHS = replace(
 class Records:
     """What the shell does on the records, and says."""
 
-    def __init__(self):
-        self.changes = ["model"]
+    def __init__(self, first="model"):
+        self.changes = [first]
 
     def take(self, path):
         if path and path != self.changes[-1]:
@@ -46,8 +45,10 @@ class Records:
 class SplitWorld(World):
     """A source and a split of two paths."""
 
+    paths = ("model", "rules")
+
     def __init__(self, units=(SRC, SCORE), policy=POLICY_WITH_PATHS):
-        self.records = Records()
+        self.records = Records(self.paths[0])
         self.answers = True
         self.probes = {}
         super().__init__(units=units, policy=policy, open_=False)
@@ -59,7 +60,7 @@ class SplitWorld(World):
             pipeline="p",
             units=self.units,
             policy=self.policy,
-            splits=SPLITS,
+            splits={"score": dict.fromkeys(self.paths, "1")},
             nexus=Nexus([NoOutput(hold_s=1.0, early=0), Suspended()]),
         )
 
