@@ -10,7 +10,9 @@ import pytest
 from tests.spark.drivers import run_driver
 from tests.spark.paths_driver import KEYS, ROWS, Split, as_text, count, counting, pipeline
 
+from holdfast.control.shell.carriers import Carriers
 from holdfast.errors import BadInputError
+from holdfast.pipeline import deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.paths import carried, take
 from holdfast.runtime.spark.frames.check import check_pipeline
@@ -122,6 +124,26 @@ def test_hot_paths_have_their_own_state_when_their_turn_comes(spark, tmp_path):
     newest = log.run(log.steps().last_end("score.rules"))
     ends = log.run(log.steps().ends("score.rules", newest - 4))
     assert ends == list(range(newest - 3, newest + 1))
+
+
+def test_a_hot_path_that_was_shut_down_begins_again(spark, tmp_path):
+    """With no state, where its split is; every row after that is counted once."""
+    run = Split(spark, tmp_path, what="hot")
+    carriers = Carriers(tmp_path, deploy(counting("hot")), writer="test")
+    try:
+        run.until(lambda found: "out.0#0" in found and found["out.0#0"].epoch >= 4)
+        run.take("rules")
+        assert carriers.keep("score.model", runs=False, reason="test") == ()
+        run.deliver(5)
+        (unit,) = carriers.keep("score.model", runs=True, reason="test")
+        run.start(unit)
+        run.until(lambda found: unit in found and found[unit].batch >= 2)
+        run.take("model")
+        run.deliver(5)
+    finally:
+        run.host.close()
+    assert unit == "score.model.2#0"
+    assert counted(tmp_path, since=born_at(tmp_path, unit))[1] == 0
 
 
 def test_paths_that_keep_other_state_cannot_share_it(spark):

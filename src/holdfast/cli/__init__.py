@@ -79,6 +79,9 @@ def main() -> NoReturn:
     except Exception as error:
         if type(error).__name__ == "Abort":
             sys.exit(_say("interrupted", INTERRUPTED))
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            print(error, file=sys.stderr)  # noqa: T201
+            sys.exit(2)
         usage = _usage_line(error)
         if usage is None:
             raise
@@ -115,5 +118,6 @@ def _usage_line(error: Exception) -> str | None:
     formatted = getattr(error, "format_message", None)
     if formatted is None:
         return None
-    hint = BadInputError(str(formatted()).rstrip("."), hint="see --help")
+    told = str(formatted()).replace("Value error, ", "")
+    hint = BadInputError(told.rstrip("."), hint="see --help")
     return str(hint)

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
     from holdfast.health.policy import Policy
 
 
+VERBS = ("open", "close", "prefer")
+
+
 def paths(
     what: Annotated[
         str | None,
         typer.Argument(
             metavar="[open|close|prefer]",
+            autocompletion=lambda: list(VERBS),
             help="open: do not use a path; close: trust it again; prefer: use it whenever it may "
             "be used. SPLIT:PATH alone is `prefer SPLIT:PATH`.",
         ),
@@ -43,9 +47,17 @@ def paths(
     """
     from rich.console import Console
 
+    from holdfast.errors import BadInputError
     from holdfast.rundir.spec import read_spec
 
-    directory = find_run(None, run_dir)
+    _check_words(what, path)
+    try:
+        directory = find_run(None, run_dir)
+    except BadInputError:
+        if run_dir is not None or not settings or what is not None:
+            raise
+        _show_defaults(as_json=as_json)
+        return
     spec = read_spec(directory)
     asked = _asked(what, path, {item.name: item.paths for item in spec.deployment.segments})
     with client_of(directory) as client:
@@ -94,6 +106,29 @@ def breakers_table(split: SplitView) -> Table:
     return table
 
 
+def _check_words(what: str | None, path: str | None) -> None:
+    """What no run could do is said without looking for one."""
+    from holdfast.errors import BadInputError
+
+    if path is not None and what not in VERBS:
+        raise BadInputError(f"cannot {what} a path", hint="open, close or prefer SPLIT:PATH")
+    if path is None and what in VERBS:
+        raise BadInputError(f"{what} which path?", hint=f"holdfast paths {what} SPLIT:PATH")
+
+
+def _show_defaults(*, as_json: bool) -> None:
+    """Before there is a run: what `run --breaker` can set."""
+    from holdfast.health.policy import Policy
+
+    shown = _settings(Policy())
+    if as_json:
+        print(json.dumps({"splits": [], "settings": shown}))  # noqa: T201
+        return
+    print("nothing runs here; these are the defaults")  # noqa: T201
+    for name, value in shown.items():
+        print(f"{name} = {value}")  # noqa: T201
+
+
 def _asked(
     what: str | None, path: str | None, known: Mapping[str, tuple[str, ...]]
 ) -> tuple[Literal["open", "close", "prefer"], str, str] | None:
@@ -107,8 +142,6 @@ def _asked(
     match what if path is not None else "prefer":
         case "open" | "close" | "prefer" as asked:
             verb = asked
-        case other:
-            raise BadInputError(f"cannot {other} a path", hint="open, close or prefer SPLIT:PATH")
     split, _, name = place.partition(":")
     by_order = verb == "prefer" and path is not None and not name
     if name not in known.get(split, ()) and not (by_order and known.get(split)):

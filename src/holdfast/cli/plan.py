@@ -41,6 +41,7 @@ def plan(
         typer.Option(
             "--method",
             "-m",
+            autocompletion=lambda: ["ftc", "fastrecover", "ppa", "joint"],
             help="ftc, fastrecover, ppa or joint; default: joint for a pipeline, ftc for a file.",
             rich_help_panel=CHOICE,
         ),

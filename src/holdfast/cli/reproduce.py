@@ -26,7 +26,11 @@ _OUT = Path("out/reproduce")
 def reproduce(
     paper: Annotated[
         str | None,
-        typer.Argument(help="ftc, fastrecover, ppa, pathfinder or spate.", show_default=False),
+        typer.Argument(
+            autocompletion=lambda: ["ftc", "fastrecover", "ppa", "pathfinder", "spate"],
+            help="ftc, fastrecover, ppa, pathfinder or spate.",
+            show_default=False,
+        ),
     ] = None,
     figure: Annotated[
         str | None,

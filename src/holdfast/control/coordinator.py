@@ -127,16 +127,7 @@ class Coordinator:
             policy=self.policy,
             out=ledger,
         )
-        self._placement = Placement(
-            waiting=state.unit_state,
-            pool=vitals.pool,
-            run=state.run,
-            units=self._units,
-            replicas=replicas,
-            guests=self.paths,
-            policy=self.policy,
-            out=ledger,
-        )
+        self._placement = self._placer(ledger, replicas)
         self._run = RunLife(
             state=state.run,
             nodes=self._membership,
@@ -155,6 +146,18 @@ class Coordinator:
             loads=self.vitals.pool,
             heirs=self._handover,
             nexus=self._nexus,
+            policy=self.policy,
+            out=ledger,
+        )
+
+    def _placer(self, ledger: Ledger, replicas: Replication) -> Placement:
+        return Placement(
+            waiting=self.state.unit_state,
+            pool=self.vitals.pool,
+            run=self.state.run,
+            units=self._units,
+            replicas=replicas,
+            guests=self.paths,
             policy=self.policy,
             out=ledger,
         )

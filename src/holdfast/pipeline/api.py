@@ -20,7 +20,7 @@ from holdfast.errors import BadInputError
 from holdfast.pipeline.naming import key_columns
 from holdfast.pipeline.operators import OnError, OperatorKind, PipelineOperator
 from holdfast.pipeline.problems import report
-from holdfast.pipeline.sinks import Sink, check_apart
+from holdfast.pipeline.sinks import Sink, overlaps
 from holdfast.pipeline.sources import Source, SparkSource
 from holdfast.pipeline.stream import Stream
 from holdfast.pipeline.tables import StaticTable, Table
@@ -214,9 +214,7 @@ class Pipeline:
                 )
         # Where relative paths begin is known only when it runs, and looked at again then.
         sinks = [(sink.name, sink.sink) for sink in self.sinks if sink.sink is not None]
-        try:
-            check_apart(sinks, "/run directory")
-        except BadInputError as problem:
+        for problem in overlaps(sinks, "/run directory"):
             report(problem)
 
     def replaced(

@@ -7,7 +7,7 @@ exactly once; a function gets an id by which it can tell a repeated delivery.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -78,8 +78,19 @@ def check_apart(
 ) -> None:
     """Refuse two sinks that write into one place; `root` is where relative paths begin.
 
+    `taken` are places of the run itself.
+    """
+    for problem in overlaps(sinks, root, taken=taken):
+        raise problem
+
+
+def overlaps(
+    sinks: Iterable[tuple[str, Sink]], root: str | Path, *, taken: Iterable[Path] = ()
+) -> Iterator[BadInputError]:
+    """Every sink that writes where another one, or the run, does.
+
     Two tables of one Sqlite file are two places. A directory of Parquet files is read as a whole,
-    so nothing else may be delivered below it. `taken` are places of the run itself.
+    so nothing else may be delivered below it.
     """
     places = [
         (name, sink, Path(root, sink.path).resolve())
@@ -89,7 +100,7 @@ def check_apart(
     for own in [path.resolve() for path in taken]:
         for name, sink, place in places:
             if own == place or own in place.parents or _below(sink, place, own):
-                raise BadInputError(
+                yield BadInputError(
                     f"its path {sink.path!r} and the run's own {own.name!r} overlap",
                     where=name,
                     hint="give it a directory of its own, such as 'out'",
@@ -97,13 +108,13 @@ def check_apart(
     for (one, first, here), (other, second, there) in combinations(places, 2):
         if isinstance(first, Sqlite) and isinstance(second, Sqlite):
             if here == there and first.table.lower() == second.table.lower():
-                raise BadInputError(
+                yield BadInputError(
                     f"writes to the same table as {one!r}",
                     where=other,
                     hint="give one of them another table or file",
                 )
         elif here == there or _below(first, here, there) or _below(second, there, here):
-            raise BadInputError(
+            yield BadInputError(
                 f"its path {second.path!r} and that of {one!r}, {first.path!r}, overlap",
                 where=other,
                 hint="give each sink a directory of its own",

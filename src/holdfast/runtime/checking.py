@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import BadInputError, CheckFailedError
-from holdfast.pipeline import Pipeline, inspect_pipeline
+from holdfast.pipeline import Files, Pipeline, inspect_pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.tables import WithTables
+from holdfast.rundir.application import app_folder
 
 _KEPT = 200
 """Pipelines that are remembered, the last ones used."""
@@ -52,12 +53,14 @@ def check_app(
     """
     pipeline, problems = (made, []) if made is not None else inspect_pipeline(app)
     if find_spec("pyspark") is None:
-        return Checked(pipeline=pipeline, problems=tuple(problems), on_spark=False)
+        gone = _missing_folders(pipeline, app)
+        return Checked(pipeline=pipeline, problems=(*problems, *gone), on_spark=False)
     note = None if pipeline is None or problems or _reads(pipeline) else _note_path(pipeline)
     if note is not None and not again:
         warnings = _known(note)
         if warnings is not None:
-            return Checked(pipeline=pipeline, warnings=warnings)
+            gone = _missing_folders(pipeline, app)
+            return Checked(pipeline=pipeline, problems=tuple(gone), warnings=warnings)
     if pipeline is None and len(problems) == 1:
         # It could not even be loaded: another process would say the same.
         return Checked(pipeline=None, problems=tuple(problems))
@@ -65,7 +68,28 @@ def check_app(
     found, warnings = _ask(app)
     if note is not None and not found:
         _remember(note, warnings)
-    return Checked(pipeline=pipeline, problems=found, warnings=warnings)
+    told = {problem.where for problem in found}
+    # Spark takes seconds: whoever makes the directory at the same time has made it by now.
+    gone = [one for one in _missing_folders(pipeline, app) if one.where not in told]
+    return Checked(pipeline=pipeline, problems=(*gone, *found), warnings=warnings)
+
+
+def _missing_folders(pipeline: Pipeline | None, app: str) -> list[BadInputError]:
+    """Sources that read a directory which is not there: their units would fail, again and again.
+
+    Looked for every time, as it may be gone when a pipeline is started again.
+    """
+    sources = pipeline.sources if pipeline is not None else ()
+    folders = [(one.name, one.source.path) for one in sources if isinstance(one.source, Files)]
+    return [
+        BadInputError(
+            f"there is no directory {path!r}",
+            where=name,
+            hint="make it, or write another path: a relative one begins at the application's file",
+        )
+        for name, path in folders
+        if not (app_folder(app) / path).is_dir()
+    ]
 
 
 def _reads(pipeline: Pipeline) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
@@ -121,6 +121,8 @@ def _check_names(given: Mapping[str, Any], known: Sequence[str], what: str) -> N
 
 def _epochs(spark: Any, schema: Any, rows: Rows, source: str) -> list[Any]:
     """The rows of every epoch as pyarrow tables."""
+    if isinstance(rows, str | Mapping) or not isinstance(rows, Iterable):
+        raise _no_row(rows, source)
     rows = list(rows)
     epochs = rows if rows and all(isinstance(row, list) for row in rows) else [rows]
     return [_table(spark, schema, epoch, source) for epoch in epochs]
@@ -130,16 +132,7 @@ def _table(spark: Any, schema: Any, rows: Rows, source: str) -> Any:
     times = {field.name for field in schema if field.dataType.typeName() == "timestamp"}
     complete = []
     for row in rows:
-        if isinstance(row, Mapping):
-            _check_names(row, schema.names, f"column of {source}")
-            values = [row.get(name) for name in schema.names]
-        else:
-            values = list(row)
-            if len(values) != len(schema.names):
-                raise BadInputError(
-                    f"a row has {len(values)} values for the columns {', '.join(schema.names)}",
-                    where=source,
-                )
+        values = _values(row, schema.names, source)
         complete.append(
             tuple(
                 _moment(value, source) if name in times else value
@@ -147,6 +140,29 @@ def _table(spark: Any, schema: Any, rows: Rows, source: str) -> Any:
             )
         )
     return spark.createDataFrame(complete, schema).toArrow()
+
+
+def _values(row: Any, names: Sequence[str], source: str) -> list[Any]:
+    """What a row has for each column."""
+    if isinstance(row, Mapping):
+        _check_names(row, names, f"column of {source}")
+        return [row.get(name) for name in names]
+    if isinstance(row, str) or not isinstance(row, Iterable):
+        raise _no_row(row, source)
+    values = list(row)
+    if len(values) != len(names):
+        raise BadInputError(
+            f"a row has {len(values)} values for the columns {', '.join(names)}", where=source
+        )
+    return values
+
+
+def _no_row(given: Any, source: str) -> BadInputError:
+    return BadInputError(
+        f"{given!r} is no row",
+        where=source,
+        hint="a list of rows, each a tuple or a dict; or a list of such lists, one an epoch",
+    )
 
 
 def _moment(value: Any, source: str) -> datetime | None:

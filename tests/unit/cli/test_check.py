@@ -107,6 +107,26 @@ def test_a_sound_pipeline_is_remembered_until_it_changes(holdfast, app):
     assert len(asked) == 3
 
 
+def test_a_directory_that_is_not_there_is_told_before_the_start(holdfast, app, tmp_path):
+    """Beside all else; also of a pipeline that was found sound before it was removed."""
+    from holdfast.cli.check import note, sound_pipeline
+
+    path, _ = app(SOUND.replace("Rate(1)", "Files('in/rows')").replace("Rate", "Files"), [SPARKS])
+    said = holdfast("check", path)
+    assert said.code == 2
+    assert said.err.strip().splitlines() == [
+        "holdfast: rows: there is no directory 'in/rows'; make it, or write another path: a "
+        "relative one begins at the application's file",
+        LINES[-1],
+    ]
+    path, _ = app(path.read_text())
+    (tmp_path / "in" / "rows").mkdir(parents=True)
+    assert sound_pipeline(str(path), note).name == "sound"
+    (tmp_path / "in" / "rows").rmdir()
+    with pytest.raises(BadInputsError, match="there is no directory 'in/rows'"):
+        sound_pipeline(str(path), note)
+
+
 def test_a_broken_pipeline_is_never_remembered(app):
     """What is wrong is wrong until it is mended."""
     from holdfast.cli.check import note, sound_pipeline

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli import main
 from holdfast.cli.commands import MODULES
 
 pytestmark = pytest.mark.unit
@@ -62,3 +63,25 @@ def test_a_command_brings_no_other():
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     commands = {f"holdfast.cli.{name}" for name in MODULES.values()}
     assert commands & set(said.stdout.split()) == {"holdfast.cli.coordinator"}
+
+
+@pytest.mark.parametrize("words", [[], ["topology"]])
+def test_without_a_command_help_is_shown_as_it_is(words, monkeypatch, capsys):
+    """Not as an error, line by line."""
+    monkeypatch.setattr(sys, "argv", ["holdfast", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert (ended.value.code, said.split()[0]) == (2, "Usage:")
+    assert "holdfast: " not in said
+
+
+def test_a_word_that_is_none_of_a_choice_is_said_plainly(monkeypatch, capsys):
+    """With those that there are, and nothing of how it was found."""
+    monkeypatch.setattr(sys, "argv", ["holdfast", "plan", "x.yaml", "--objective", "cheap"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert (ended.value.code, len(said.splitlines())) == (2, 1)
+    assert "'cheap' is not one of 'cheapest', 'fastest-recovery', 'least-latency'" in said
+    assert "error" not in said

@@ -87,6 +87,9 @@ def test_the_doctor_looks_at_java_without_pyspark(tmp_path):
         ("pr", ["profile", "prove"]),
         ("run --nod", ["--nodes"]),
         ("plan app.py --objective fast", ["fastest-recovery"]),
+        ("plan app.py --method fa", ["fastrecover"]),
+        ("paths pre", ["prefer"]),
+        ("reproduce path", ["pathfinder"]),
         # Nothing of ours, so the shell offers file names (`complete -o default`).
         ("run ap", []),
     ],

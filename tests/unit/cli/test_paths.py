@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli import app
 from holdfast.cli.breakers import own_nodes, with_paths
+from holdfast.cli.paths import paths as paths_command
 from holdfast.control.status import PathView, SplitView
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
@@ -126,6 +127,29 @@ def test_settings(ask):
     shown = json.loads(ask("--json"))["settings"]
     assert (shown["open_s"], shown["no-output.hold_s"], shown["share"]) == (5, 0.5, 0.05)
     assert "leak.least_bytes = 67108864" in ask("--settings")
+
+
+def test_the_defaults_are_shown_where_nothing_runs(tmp_path, monkeypatch, capsys):
+    """Whoever is about to start a run wants to know what there is to set."""
+    monkeypatch.chdir(tmp_path)
+    paths_command(settings=True)
+    said = capsys.readouterr().out
+    assert said.startswith("nothing runs here; these are the defaults\n")
+    assert "open_s = 15.0" in said
+    paths_command(settings=True, as_json=True)
+    assert json.loads(capsys.readouterr().out)["settings"]["probes"] == 20
+    with pytest.raises(BadInputError, match="nothing runs below"):
+        paths_command()
+
+
+@pytest.mark.parametrize(("what", "path"), [("mend", "score:model"), ("open", None)])
+def test_what_cannot_be_asked_for_is_said_whether_or_not_there_is_a_run(
+    tmp_path, monkeypatch, what, path
+):
+    """A word that is none, and one without a path."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match="SPLIT:PATH"):
+        paths_command(what, path)
 
 
 def test_settings_are_checked():

@@ -19,7 +19,6 @@ from holdfast.health.nexus.rules import NoOutput, Suspended
 pytestmark = pytest.mark.unit
 
 SRC, SCORE = UnitId(segment="src"), UnitId(segment="score")
-SPLITS = {"score": {"model": "1", "rules": "1"}}
 POLICY_WITH_PATHS = replace(
     POLICY,
     workers=2,
@@ -31,8 +30,8 @@ POLICY_WITH_PATHS = replace(
 class Records:
     """What the shell does on the records, and says."""
 
-    def __init__(self):
-        self.changes = ["model"]
+    def __init__(self, first="model"):
+        self.changes = [first]
 
     def take(self, path):
         if path and path != self.changes[-1]:
@@ -46,8 +45,10 @@ class Records:
 class SplitWorld(World):
     """A source and a split of two paths."""
 
+    paths = ("model", "rules")
+
     def __init__(self, units=(SRC, SCORE), policy=POLICY_WITH_PATHS):
-        self.records = Records()
+        self.records = Records(self.paths[0])
         self.answers = True
         self.probes = {}
         super().__init__(units=units, policy=policy, open_=False)
@@ -59,7 +60,7 @@ class SplitWorld(World):
             pipeline="p",
             units=self.units,
             policy=self.policy,
-            splits=SPLITS,
+            splits={"score": dict.fromkeys(self.paths, "1")},
             nexus=Nexus([NoOutput(hold_s=1.0, early=0), Suspended()]),
         )
 
@@ -309,75 +310,6 @@ def tolerant(**settings):
     made.join("s0", spare=True)
     made.all_run(6)
     return made
-
-
-def probing():
-    """A world in which the first path is probed on the last node that has no unit."""
-    world = tolerant(successes=2)
-    fail(world)
-    world.all_run(2)
-    world.advance(5.5)
-    assert world.breaker("model").state == "half-open"
-    return world
-
-
-def test_a_probe_makes_way_for_a_unit():
-    """It is told to stop before the unit starts, says nothing about its path, and is begun again
-    where there is another place.
-    """
-    world = probing()
-    probe = world.probes["model"]
-    got = world.exit(world.where(SRC))
-    assert world.where(SRC) == probe.node
-    told = [type(x) for x in got if isinstance(x, c.StopProbe | c.StartUnit)]
-    assert told == [c.StopProbe, c.StartUnit]
-    breaker = world.breaker("model")
-    assert (breaker.state, breaker.bad_probes, world.probes) == ("open", 0, {})
-    world.all_run(2)
-    assert world.probes == {}
-    world.join("n2")
-    world.all_run()
-    world.tick(0.1)
-    assert (world.probes["model"].node, world.probes["model"].probe) == ("n2", 2)
-    world.ended("model", good=True)
-    world.ended("model", good=True)
-    assert world.split.active == "model"
-
-
-def test_a_unit_goes_where_nothing_is_probed():
-    """As long as there is room."""
-    world = probing()
-    world.join("s1", spare=True)
-    world.all_run()
-    world.exit(world.where(SRC))
-    assert (world.where(SRC), world.breaker("model").state) == ("s1", "half-open")
-
-
-def test_what_an_interrupted_probe_still_says_is_not_listened_to():
-    """Its node has not heard yet that nobody waits for it."""
-    world = probing()
-    probe = world.probes["model"]
-    world.exit(world.where(SRC))
-    world.probes["model"] = probe
-    world.ended("model", good=True)
-    assert (world.breaker("model").state, world.split.active) == ("open", "rules")
-
-
-def test_of_two_probes_one_waits_for_a_place():
-    """Each has a node to itself."""
-    world = tolerant()
-    fail(world)
-    world.all_run(3)
-    fail(world)
-    world.exit("s0")
-    world.all_run(2)
-    world.advance(7.0)
-    assert world.split.active is None
-    assert list(world.probes) == ["model"]
-    world.ended("model", good=False)
-    assert list(world.probes) == ["rules"]
-    world.ended("rules", good=True)
-    assert world.split.active == "rules"
 
 
 def test_a_held_unit_has_its_path_left():

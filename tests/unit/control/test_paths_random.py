@@ -14,6 +14,12 @@ pytestmark = pytest.mark.unit
 STEPS = 60
 
 
+class NestedWorld(SplitWorld):
+    """A path that splits again is two in its place of the order."""
+
+    paths = ("model/exact", "model/fast", "rules")
+
+
 class Chance:
     """One schedule of faults, drawn from a seed."""
 
@@ -56,7 +62,7 @@ class Chance:
             case 6:
                 world.answers = bool(self.rng.integers(4))
             case 7:
-                world.ask(self.pick(["open", "close", "prefer"]), self.pick(["model", "rules"]))
+                world.ask(self.pick(["open", "close", "prefer"]), self.pick(world.paths))
             case 8:
                 world.advance(float(self.rng.uniform(0.5, 8.0)))
             case 9:
@@ -95,7 +101,7 @@ class Chance:
         """Faults are over, and a person closes what is open."""
         world = self.world
         world.answers = True
-        for path in ("model", "rules"):
+        for path in world.paths:
             world.ask("close", path)
         world.ask("prefer", "")
         for name in list(world.nodes):
@@ -119,7 +125,7 @@ def healed(chance):
         chance.step()
     chance.heal()
     world = chance.world
-    assert (world.split.active, world.split.carried) == ("model", "model")
+    assert world.split.active == world.split.carried == world.paths[0]
     assert world.all_running()
     assert world.coordinator.state.unit(world.records.unit) is not None
     return sorted(unit.unit.segment for unit in world.coordinator.state.units.values())
@@ -133,6 +139,12 @@ def test_the_active_path_runs_in_the_end(seed):
 
 
 @pytest.mark.sample(seed=set(range(16)))
+@pytest.mark.parametrize("seed", range(40))
+def test_of_nested_paths_the_first_runs_in_the_end(seed):
+    """However many of them were down at once, and whichever came back first."""
+    assert healed(Chance(seed, NestedWorld(), spares=seed % 3)) == ["score", "src"]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_hot_paths_all_run_in_the_end(seed):
     """And what takes their rows takes those of the first."""

@@ -70,7 +70,7 @@ LISTED = {
     "rundir/endpoint.py": ("os.fdopen os.open read_text replace unlink", CONTROL),
     "rundir/paths.py": ("glob iterdir", MACHINE),
     "runtime/checking.py": (
-        "iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
+        "is_dir iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
         MACHINE,
     ),
     "runtime/launch/children.py": (

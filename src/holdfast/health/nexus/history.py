@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 WINDOW_S = 120.0
-MOST = 1024
-"""Samples kept: four a second for longer than the window."""
+MOST = 2048
+"""Samples kept: sixteen a second for longer than the window. A node that is judged tells of itself
+eight times a second, and of each batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,9 @@ from holdfast.health.nexus.history import History, Sample
 MB = 2**20
 STEPS = 3
 """In so many steps memory must have grown for that to be a leak."""
+STEPS_S = 0.35
+"""And from the first to the last of them, so long: one allocation is seen in many steps where it is
+measured often."""
 
 
 class Rule(abc.ABC):
@@ -110,7 +113,7 @@ class NoOutput(Rule):
     one that has fallen behind, or whose input comes in a burst, takes much at once.
     """
 
-    hold_s: float = 1.0
+    hold_s: float = 0.8
     usual: float = 3.0
     """How many times the longest pause between two outputs that it has shown before."""
     first_s: float = 60.0
@@ -270,14 +273,21 @@ class Leak(Rule):
             return None
         start = measured[-1][0] - self.span_s
         before = [used for at, used in measured if at < start]
-        span = [used for at, used in measured if at >= start]
-        steps = [b - a for a, b in itertools.pairwise(span)]
-        # Two heartbeats may tell of one measurement: a step of 0. One large step is no leak.
-        if not before or min(steps, default=-1) < 0 or sum(step > 0 for step in steps) < STEPS:
+        span = [(at, used) for at, used in measured if at >= start]
+        if not before or not _grows(span):
             return None
-        grown, most = span[-1] - span[0], max(before)
-        if grown < self.least_bytes or grown < self.gain * most or span[-1] <= most:
+        last, most = span[-1][1], max(before)
+        grown = last - span[0][1]
+        if grown < self.least_bytes or grown < self.gain * most or last <= most:
             return None
-        return (
-            f"memory grew by {grown / MB:.0f} MB in {self.span_s:.1f} s to {span[-1] / MB:.0f} MB"
-        )
+        return f"memory grew by {grown / MB:.0f} MB in {self.span_s:.1f} s to {last / MB:.0f} MB"
+
+
+def _grows(measured: list[tuple[float, int]]) -> bool:
+    """Whether memory only grows, in several steps and for a while; one large step is no leak."""
+    steps = [(after[0], after[1] - before[1]) for before, after in itertools.pairwise(measured)]
+    # Two heartbeats may tell of one measurement: a step of 0.
+    grown = [at for at, step in steps if step > 0]
+    if any(step < 0 for _, step in steps) or len(grown) < STEPS:
+        return False
+    return grown[-1] - grown[0] >= STEPS_S

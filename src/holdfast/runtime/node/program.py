@@ -47,8 +47,9 @@ log = logging.getLogger("holdfast.node")
 
 POLL_S = 0.05
 GAUGES_S = 2.0
-OFTEN_S = 0.2
-"""The same on a node whose processes are judged: it runs a path."""
+OFTEN_S = 0.125
+"""The same on a node whose processes are judged: it runs a path. Each is told at once; to make one
+takes less than a millisecond."""
 WORKERS = "hf-"
 """How the names of Python workers begin (`runtime.spark.start.daemon`)."""
 FENCED = 4
@@ -335,15 +336,18 @@ class NodeProgram:
                 worker_bytes=workers,
                 suspended=suspended,
             )
-            if news:
+            if news or self._is_judged():
                 self._beat_now.set()
 
     def _gauges_s(self) -> float:
+        return OFTEN_S if self._is_judged() else GAUGES_S
+
+    def _is_judged(self) -> bool:
         judged = self._settings.judged
         if not judged:
-            return GAUGES_S
+            return False
         reports = self._board.reports(self._clock.now())
-        return OFTEN_S if any(told.unit.segment in judged for told in reports) else GAUGES_S
+        return any(told.unit.segment in judged for told in reports)
 
     def _cause(self, what: str) -> str:
         self._count += 1

@@ -14,6 +14,7 @@ from typing import Any
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, inspect_pipeline
+from holdfast.pipeline.problems import collecting
 from holdfast.rundir.application import absolute_app, app_folder
 
 
@@ -28,8 +29,11 @@ def main() -> None:
             found, warnings = _analyse(pipeline)
         except BadInputError as problem:  # such as: no Java
             found = [problem]
-        known = {problem.where for problem in problems}
-        problems = [*problems, *(problem for problem in found if problem.where not in known)]
+        # One per place: what else is wrong there is often a consequence of the first.
+        told: dict[str, BadInputError] = {}
+        for one in (*problems, *found):
+            told.setdefault(one.where or one.what, one)
+        problems = list(told.values())
     answer: dict[str, Any] = {
         "problems": [[item.what, item.where, item.hint] for item in problems],
         "warnings": list(warnings),
@@ -45,10 +49,13 @@ def _analyse(pipeline: Pipeline) -> tuple[list[BadInputError], tuple[str, ...]]:
     with tempfile.TemporaryDirectory(prefix="holdfast-check-") as folder:
         spark = start_session("check", scratch=Path(folder))
         try:
-            report = check_pipeline(pipeline, spark)
+            # A rule of the whole that is broken, such as a missing sink, must not keep Spark from
+            # looking at the operators.
+            with collecting() as rules:
+                report = check_pipeline(pipeline, spark)
         finally:
             spark.stop()
-    return list(report.problems), report.warnings
+    return [*rules, *report.problems], report.warnings
 
 
 if __name__ == "__main__":

@@ -135,6 +135,18 @@ def test_memory_that_only_grows():
     assert judged(rule, 60) is None
 
 
+def test_one_allocation_seen_in_many_measurements_is_no_leak():
+    """However often it is measured while it is made; one that goes on is."""
+    made = History()
+    for index in range(320):
+        made.add(Sample(at=index / 8, memory_bytes=300 * MB))
+    for step in range(1, 4):
+        made.add(Sample(at=(319 + step) / 8, memory_bytes=(300 + 60 * step) * MB))
+    assert Leak().judge("x", made) is None
+    made.add(Sample(at=323 / 8, memory_bytes=540 * MB))
+    assert Leak().judge("x", made) is not None
+
+
 def test_a_history_begins_anew_with_another_process():
     """Its counters begin at 0; nor does a sample that came late count."""
     made = history(10, taken=lambda i: i)

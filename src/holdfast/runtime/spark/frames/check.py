@@ -329,9 +329,20 @@ def _check_plan(operator: PipelineOperator, plan: Plan, spark: SparkSession) -> 
     try:
         plan.check_streaming(spark, mode)
     except AnalysisException as error:
+        what = _one_line(error)
         raise BadInputError(
-            f"cannot run as a stream with output={operator.mode!r}: {_one_line(error)}", where=name
+            f"cannot run as a stream with output={operator.mode!r}: {what}",
+            where=name,
+            hint=mode_hint(operator.mode, what),
         ) from error
+
+
+def mode_hint(mode: str, said: str) -> str:
+    """What to write where Spark refuses an output mode."""
+    if mode == "append" and "without watermark" in said:
+        # A group that no watermark closes is never over, so its row would never be given out.
+        return 'group by a window of the event time too, or say output="update"'
+    return ""
 
 
 def _determinism_hint(operator: PipelineOperator, found: str) -> str:
