@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from holdfast.deployment import Boundary
 from holdfast.deployment.blocks import Block, block_of
 from holdfast.deployment.slicefiles import SliceFile, content_digest
-from holdfast.pipeline import EventTime, Generator, Rate
+from holdfast.pipeline import EventTime, Files, Generator, Rate
 from holdfast.runtime.log.batching import MAX_BATCH_ROWS, Batching
 from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.slices import write_slice_file
@@ -100,6 +100,25 @@ class GeneratedRows:
         share = self.block.count / self.block.of
         rows = max(1.0, self.source.rows_per_second * self.epoch_s * share)
         return max(1, min(512, int(MAX_BATCH_ROWS / rows)))
+
+
+def rows_of(
+    source: Rate | Generator | Files,
+    context: UnitContext,
+    *,
+    reader: Callable[[Files], Callable[[list[str]], Any]],
+) -> EpochRows:
+    """What a source unit reads; `reader` makes what reads files."""
+    if not isinstance(source, Files):
+        epoch_s = context.deployment.epoch_s
+        return GeneratedRows(source=source, epoch_s=epoch_s, block=parts_of(context))
+    return FileRows(
+        source,
+        unit=context.name,
+        store=context.log.store,
+        read=reader(source),
+        block=parts_of(context),
+    )
 
 
 def parts_of(context: UnitContext) -> Block:

@@ -19,9 +19,8 @@ from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import arrived, rescale, shape_of
 from holdfast.runtime.units.exporters import ExporterUnit, FunctionDelivery
-from holdfast.runtime.units.files import FileRows
 from holdfast.runtime.units.places import Life
-from holdfast.runtime.units.sources import GeneratedRows, SourceUnit, parts_of
+from holdfast.runtime.units.sources import SourceUnit, rows_of
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
@@ -98,15 +97,7 @@ class World:
         return self.source.table(0, epoch_s=1.0).schema
 
     def rows(self, context):
-        if isinstance(self.source, Files):
-            return FileRows(
-                self.source,
-                unit=context.name,
-                store=self.store,
-                read=self._read_files,
-                block=parts_of(context),
-            )
-        return GeneratedRows(source=self.source, epoch_s=1.0, block=parts_of(context))
+        return rows_of(self.source, context, reader=lambda _: self._read_files)
 
     def _read_files(self, paths):
         numbers = [int(path.rpartition("-")[2]) for path in paths]
