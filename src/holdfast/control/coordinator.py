@@ -81,7 +81,12 @@ class Coordinator:
         state.unit_state.alone = frozenset(self.policy.alone)
         recovery = RecoveryLife(state=state.recovery_state, out=ledger)
         self._handover = HandoverLife(
-            state=state.unit_state, signs=vitals.unit_signs, loads=vitals.pool, out=ledger
+            state=state.unit_state,
+            signs=vitals.unit_signs,
+            loads=vitals.pool,
+            # The units of a split have a node each; those of another path have no followers.
+            replicated={unit.segment for unit in self.units if unit.replica} - set(self.splits),
+            out=ledger,
         )
         replicas = Replication(
             units=state.unit_state,

@@ -303,7 +303,7 @@ class SparkUnitHost:
             return self._forked(context)
         log.require_open(unit.name)
         context = replace(context, healer=self._healer(context))
-        if unit.shard in segment.followers:
+        if segment.is_followed(unit):
             context = replace(context, lead=lead_of(context))
         match segment.kind:
             case "inner":
