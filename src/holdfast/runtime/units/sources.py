@@ -10,7 +10,7 @@ which epoch before it reads them, and its shards know only their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -179,7 +179,18 @@ class SourceUnit(ThreadUnit):
         self._following = position.batch
         if position.batch == 0:
             self._born_with = position.watermark_us
-        return super()._next(position)
+        # Its ranges do not know it, as they come before the reading. Should it hand over here, its
+        # heirs decide by it what is late.
+        return super()._next(replace(position, watermark_us=self._left_behind(position.batch)))
+
+    def _left_behind(self, number: int) -> int | None:
+        """The watermark before a batch; None also if that is not known any more: it was published,
+        and so was the one before it.
+        """
+        if number == 0 or self._watermark[0] == number - 1:
+            return self._watermark_before(number)
+        before = self.context.log.slice(self.context.name, number - 1)
+        return None if before is None else before.watermark_us
 
     def due_s(self) -> float:
         epochs = self._batching.due_tick(self.progress.report.epoch) + 1
