@@ -1,4 +1,4 @@
-"""Three operators with state that may be rescaled: duplicates dropped, a count, and a join."""
+"""What may be rescaled: a source, and with state dropped duplicates, a count and a join."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,8 @@ def paired(left, right):
 
 
 pipeline = Pipeline("elastic", event_time=("ts", "1 second"), epoch="0.5s")
-source = pipeline.source("rows", Generator(rows, "ts timestamp, key string, n bigint"))
+made = Generator(rows, "ts timestamp, key string, n bigint")
+source = pipeline.source("rows", made, max_shards=4)
 single = source.stateful("once", once, key="key", max_shards=2)
 pipeline.sink(
     "counts", single.aggregate("count", count, key="key", max_shards=4), Parquet("counts")

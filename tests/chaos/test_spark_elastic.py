@@ -3,8 +3,10 @@
 import pytest
 
 from holdfast.faults.campaign import Campaign, run_campaign
-from holdfast.faults.schedule import draw_schedule
+from holdfast.faults.schedule import Fault, Schedule, draw_schedule
 from holdfast.pipeline import deploy, load_pipeline
+from holdfast.pipeline.replicas import with_followers
+from holdfast.rundir.paths import journals
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -30,3 +32,35 @@ def test_rescaled_and_broken_by_a_drawn_schedule(tmp_path, seed):
     )
     assert all(item.done for item in outcome.injected), outcome.to_json()
     assert outcome.ok, outcome.to_json()
+
+
+FOLLOWED = (
+    Fault(at_s=4, kind="scale", target="count", text="2"),
+    Fault(at_s=8, kind="scale", target="rows", text="2"),
+    Fault(at_s=16, kind="kill", target="leader:count"),
+    Fault(at_s=18, kind="scale", target="count", text="4"),
+    Fault(at_s=26, kind="kill", target="leader:rows"),
+    Fault(at_s=28, kind="scale", target="count", text="1"),
+    Fault(at_s=36, kind="kill", target="follower:count"),
+)
+
+
+def test_units_with_followers_are_rescaled_and_lost(tmp_path):
+    """New shards have followers as well, which go on when a leader is killed."""
+    pipeline = load_pipeline(APP)
+    outcome = run_campaign(
+        Campaign(
+            app=APP,
+            pipeline=pipeline,
+            deployment=with_followers(pipeline, deploy(pipeline), ["rows", "count"]),
+            schedule=Schedule(faults=FOLLOWED),
+            spares=2,
+            heal_s=180.0,
+        ),
+        tmp_path / "run",
+    )
+    assert all(item.done for item in outcome.injected), outcome.to_json()
+    assert outcome.ok, outcome.to_json()
+    told = "".join(path.read_text() for path in journals(outcome.run_dir).values())
+    assert "count.1#0~1" in told
+    assert "rows.1#1~1" in told

@@ -44,9 +44,7 @@ def autoscaled(
         return
     deployment = local.spec.deployment
     if not any(segment.scales for segment in deployment.segments):
-        raise BadInputError(
-            "no operator can be scaled", hint="declare max_shards on one that has no followers"
-        )
+        raise BadInputError("no operator can be scaled", hint="declare max_shards on one")
     records = SliceLog(local.run_dir)
     told = Told(note, local.note_scaling)
     rescaler = Rescaler(

@@ -80,9 +80,7 @@ class Coordinator:
         self._out = ledger = Ledger(state)
         state.unit_state.alone = frozenset(self.policy.alone)
         recovery = RecoveryLife(state=state.recovery_state, out=ledger)
-        self._handover = HandoverLife(
-            state=state.unit_state, signs=vitals.unit_signs, loads=vitals.pool, out=ledger
-        )
+        self._handover = self._handover_life(ledger)
         replicas = Replication(
             units=state.unit_state,
             signs=vitals.unit_signs,
@@ -133,6 +131,16 @@ class Coordinator:
             nodes=self._membership,
             units=self._units,
             wanted=self.units,
+            out=ledger,
+        )
+
+    def _handover_life(self, ledger: Ledger) -> HandoverLife:
+        return HandoverLife(
+            state=self.state.unit_state,
+            signs=self.vitals.unit_signs,
+            loads=self.vitals.pool,
+            # The units of a split have a node each; those of another path have no followers.
+            replicated={unit.segment for unit in self.units if unit.replica} - set(self.splits),
             out=ledger,
         )
 

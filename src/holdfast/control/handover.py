@@ -3,10 +3,13 @@
 What counts is on record (`holdfast.streams`); here is decided only who runs. A change is announced
 when it was put, so that its children are placed, warm and waiting when their parents have come to
 the handover epoch. Should the announcement be lost, a unit that has ended names its heirs itself.
+Where units have hot followers their heirs have, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from dataclasses import replace
 from typing import Never, Protocol
 
 from holdfast.control.events import HandoverRequested, UnitReport
@@ -37,8 +40,11 @@ class HandoverLife:
         state: UnitState,
         signs: Signs,
         loads: Loads,
+        replicated: Container[str],
         out: Outlet[HandoverFact, Never],
     ) -> None:
+        """Args as the types say; `replicated`: segments whose heirs have followers."""
+        self._replicated = replicated
         self._state = state
         self._signs = signs
         self._loads = loads
@@ -46,7 +52,8 @@ class HandoverLife:
 
     def begin(self, moment: Moment, event: HandoverRequested) -> None:
         """A change was put on record; telling it twice has no further effect."""
-        fresh = [unit for unit in event.children if not self._state.knows(unit)]
+        children = self._with_followers(event.children)
+        fresh = [unit for unit in children if not self._state.knows(unit)]
         if fresh:
             self._out.record(
                 HandoverBegan(
@@ -55,7 +62,7 @@ class HandoverLife:
                     stream=event.stream,
                     change=event.change,
                     parents=event.parents,
-                    children=event.children,
+                    children=children,
                     reason=event.reason,
                     node=event.node,
                 )
@@ -71,8 +78,13 @@ class HandoverLife:
                 cause=moment.cause,
                 unit=record.unit,
                 generation=record.generation,
-                heirs=tuple(UnitId.parse(name) for name in told.heirs),
+                heirs=self._with_followers([UnitId.parse(name) for name in told.heirs]),
             )
         )
         if node is not None:
             self._loads.give_back(node, self._state.load(node))
+
+    def _with_followers(self, units: Sequence[UnitId]) -> tuple[UnitId, ...]:
+        """Leaders first: their followers are put where they are not."""
+        followers = [replace(one, replica=1) for one in units if one.segment in self._replicated]
+        return (*units, *followers)

@@ -90,8 +90,17 @@ class Segment:
 
     @property
     def scales(self) -> bool:
-        """Whether the number of its shards may change while it runs: new ones have no followers."""
-        return self.max_shards > 1 and not self.followers
+        """Whether the number of its shards may change while it runs."""
+        return self.max_shards > 1
+
+    def is_followed(self, unit: UnitId) -> bool:
+        """Whether a unit has a hot follower.
+
+        Shards of another shape have no number that says so; where some had one, all of them do.
+        """
+        if self.scales and unit.change != self.change:
+            return bool(self.followers)
+        return unit.shard in self.followers
 
 
 MAX_REPLICAS = 2

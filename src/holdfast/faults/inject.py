@@ -309,9 +309,7 @@ class Injector:
         deployment = read_spec(self._run.run_dir).deployment
         able = [segment for segment in deployment.segments if segment.scales]
         if not able:
-            raise BadInputError(
-                "no operator declares max_shards and has no followers", where="scale"
-            )
+            raise BadInputError("no operator declares max_shards", where="scale")
         segment = (
             scalable(deployment, fault.target)
             if fault.target

@@ -173,6 +173,7 @@ class Rescaler:
         if self._fleet is None:
             return 0
         more = len(decision.shape) - len(shape_of(self._log, item.segment))
+        more *= 2 if item.segment.followers else 1
         policy = self._size(self._fleet)
         missing = policy.missing(len(view.units) + more, _loads(view))
         for _ in range(missing):
@@ -186,7 +187,7 @@ class Rescaler:
         return missing
 
     def _size(self, fleet: Fleet) -> FleetPolicy:
-        return FleetPolicy(nodes=fleet.begun_with, units=len(self._deployment.units()))
+        return FleetPolicy(nodes=fleet.begun_with, units=len(self._deployment.replicas()))
 
     def _has_nodes(self, item: _Watched, view: RunView) -> bool:
         """Whether those that were added have come up, or are not to be waited for any longer."""

@@ -55,12 +55,6 @@ def scalable(deployment: Deployment, operator: str) -> Segment:
     if known[0].max_shards == 1:
         kept = f"the number of its shards is fixed: {_FIXED[known[0].kind]}"
         raise BadInputError(kept, where=operator, hint=f"scalable: {names}")
-    if known[0].followers:
-        raise BadInputError(
-            "it has hot followers, and its new shards would have none",
-            where=operator,
-            hint=f"scalable: {names}",
-        )
     return known[0]
 
 

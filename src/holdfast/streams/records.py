@@ -212,7 +212,7 @@ class Seal:
     """Of a `run`: the batch whose committed state is handed over; -1: the state of its birth."""
     watermark_us: int | None = None
     """Of a `run`: that of the last range. A stateful segment's promise lags one batch, so the heirs
-    need it for their first."""
+    need it for their first. Of a source that of its last slice, by which they tell what is late."""
     writer: str = ""
 
 

@@ -31,7 +31,8 @@ class Position:
     change: int | None = None
     """The change that the turn belongs to."""
     watermark_us: int | None = None
-    """Of the inputs at `after`, as the last range says; at first that of the birth."""
+    """Of the inputs at `after`, as the last range says; at first that of the birth. Of a source
+    that of its last slice."""
 
     @property
     def range_number(self) -> int:
@@ -177,7 +178,7 @@ class UnitSteps(Handover):
         With a `reach`, it looks for ends only so many epochs ahead, unless there are none.
         """
         while True:
-            if (yield from self._hand_over(unit, position, inputs)):
+            if (yield from self._hand_over(unit, position)):
                 return Ended(why="handed over", change=position.change)
             number = position.range_number
             record = yield Get(ranges(unit), number)
@@ -202,20 +203,13 @@ class UnitSteps(Handover):
                 return Ended(why="left behind")
             return RunBatch(range=record, position=position)
 
-    def _hand_over(self, unit: str, position: Position, inputs: Sequence[str]) -> Steps[bool]:
+    def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
         """Seal the log if the unit stands at its handover epoch; its state is committed there."""
         if position.change is None:
             return False
         end = yield from self.handover_epoch(stream_of(unit), position.change)
         if end is None or end != position.after:
             return False
-        watermark_us = position.watermark_us
-        if not inputs and position.batch > 0:
-            # A source's is known only after reading: its heirs decide by it what is late.
-            last = yield Get(slices(unit), position.batch - 1)
-            if not isinstance(last, Slice):
-                raise TrimmedError(f"{unit}: slice {position.batch - 1} is gone")
-            watermark_us = last.watermark_us
         seal = Seal(
             unit=unit,
             number=position.batch,
@@ -223,7 +217,7 @@ class UnitSteps(Handover):
             how="run",
             end=end,
             batch=position.batch - 1,
-            watermark_us=watermark_us,
+            watermark_us=position.watermark_us,
             writer=self.writer,
         )
         stored = yield Put(slices(unit), seal.number, seal)

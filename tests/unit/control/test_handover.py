@@ -1,6 +1,7 @@
 """Streams that change hands: heirs are started early, take the places, and are kept for good."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.control.world import POLICY, A, B, World, acts, facts, recoveries, started
@@ -151,3 +152,55 @@ def test_only_the_current_generation_ends_a_unit():
     world.set("n0", A, generation=9, state="ended", heirs=(str(LOW),))
     world.beat("n0")
     assert world.coordinator.state.unit(A) is not None
+
+
+A1 = UnitId(segment="a", replica=1)
+LOW1, HIGH1 = (UnitId(segment="a", shard=shard, replica=1) for shard in (7, 8))
+DOMAINS = {"n0": "d0", "n1": "d1", "s0": "d0", "s1": "d1"}
+
+
+def hot():
+    """A world in which unit a has a follower, and n1 is in another failure domain than n0."""
+    policy = replace(POLICY, workers=2, max_units_per_node=8)
+    return started(("n0", "n1"), (), (A, B, A1), policy, DOMAINS)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_heirs_of_a_unit_with_a_follower_have_followers(announced):
+    """Each apart from the one that it follows, whoever told of them."""
+    world = hot()
+    world.log.update({LOW: -1, HIGH: -1})
+    if announced:
+        request(world)
+        assert {str(unit) for unit in (LOW, HIGH, LOW1, HIGH1)} <= set(
+            world.coordinator.state.units
+        )
+    end(world, world.where(A))
+    end(world, world.where(A1), unit=A1)
+    for node in ("n0", "n1"):
+        world.run(node)
+    assert set(world.coordinator.state.units) == {str(unit) for unit in (LOW, HIGH, LOW1, HIGH1, B)}
+    for leader, follower in ((LOW, LOW1), (HIGH, HIGH1)):
+        assert {world.where(leader), world.where(follower)} == {"n0", "n1"}
+    assert world.all_running()
+
+
+def test_what_is_merged_has_one_follower():
+    """It goes where most others are, and its follower to another domain."""
+    world = hot()
+    request(world)
+    end(world, world.where(A))
+    end(world, world.where(A1), unit=A1)
+    for node in ("n0", "n1"):
+        world.run(node)
+    whole = UnitId(segment="a", shard=9)
+    request(world, children=(whole,), parents=(LOW, HIGH))
+    follower = replace(whole, replica=1)
+    assert {world.where(whole), world.where(follower)} == {"n0", "n1"}
+
+
+def test_heirs_of_units_without_followers_have_none():
+    """Nor have those of others, where some unit has one."""
+    world = started(("n0", "n1"), (), (A, B, UnitId(segment="b", replica=1)), POLICY, DOMAINS)
+    request(world)
+    assert str(LOW1) not in world.coordinator.state.units

@@ -1,6 +1,7 @@
 """The autoscaler of a run: what it reads of records and of the status, and what it puts."""
 
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,10 @@ from holdfast.control.elastic.predict import PredictPolicy
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler, Told
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import shape_of
+from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
 
@@ -48,9 +52,9 @@ def publish(log, epoch, rows):
     log.run(put(Put(slices("lines.0#0"), epoch, item)))
 
 
-def view(log, epoch, rows, *, row_s, nodes=()):
+def view(log, epoch, rows, *, row_s, nodes=(), segment=COUNT):
     """A run whose units keep up; every shard reads its share."""
-    units = shape_of(log, COUNT)
+    units = shape_of(log, segment)
     return SimpleNamespace(
         nodes=nodes,
         units=[
@@ -68,11 +72,19 @@ def view(log, epoch, rows, *, row_s, nodes=()):
     )
 
 
-def rescaling(log, clock, *, announce=lambda *_: None, tell=lambda _: None, fleet=None):
+def rescaling(
+    log,
+    clock,
+    *,
+    announce=lambda *_: None,
+    tell=lambda _: None,
+    fleet=None,
+    deployment=COUNTED,
+):
     """One who looks at the load of the deployment."""
     return Rescaler(
         log,
-        COUNTED,
+        deployment,
         PredictPolicy(),
         most_in_all=8,
         announce=announce,
@@ -104,6 +116,22 @@ def test_an_overloaded_operator_is_split_and_told_why():
     ]
     # Nothing more is decided before the children have published.
     assert len(decided) == 1
+
+
+def test_an_overloaded_source_is_split():
+    """By what its own shards make: nothing comes to them that anybody could count."""
+    source = replace(LINES, max_shards=8)
+    deployment = replace(COUNTED, segments=(source,))
+    log, clock, told = SliceLog("run", MemoryStorage()), Clock(), []
+    begin(log, deployment)
+    rescaler = rescaling(log, clock, tell=told.append, deployment=deployment)
+    for epoch in range(15):
+        publish(log, epoch, 12800)
+        if epoch % 5 == 4:
+            clock.at = float(epoch)
+            rescaler.look(view(log, epoch, 12800, row_s=1e-4, segment=source))
+    assert len(shape_of(log, source)) == 2
+    assert told == ["lines gets 2 shards: a shard would work 128% of its time for what arrives"]
 
 
 def test_a_unit_that_is_not_heard_of_leaves_the_shape_alone():

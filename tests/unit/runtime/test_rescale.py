@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.runtime.deployments import COUNT, COUNTED
+from tests.unit.runtime.deployments import COUNT, COUNTED, LINES
 
+from holdfast.deployment import UnitId
 from holdfast.deployment.blocks import even_blocks
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.errors import BadInputError
@@ -206,6 +207,20 @@ def test_a_change_is_done_also_when_its_first_slices_are_read_and_gone():
     assert (found.epoch, found.pause_s) == (3, 0.0)
 
 
+def replace_count(**changes):
+    return replace(COUNTED, segments=(LINES, replace(COUNT, **changes)))
+
+
+def test_shards_of_a_new_shape_are_followed_where_some_were():
+    """By their names alone: the first shape says which, later ones have other numbers."""
+    some = replace(COUNT, shards=2, followers=(1,))
+    first = [some.is_followed(UnitId.parse(f"count.0#{shard}")) for shard in (0, 1)]
+    assert first == [False, True]
+    assert some.is_followed(UnitId.parse("count.3#0"))
+    assert not COUNT.is_followed(UnitId.parse("count.3#0"))
+    assert not replace(some, max_shards=1).is_followed(UnitId.parse("count.3#0"))
+
+
 def test_what_cannot_be_scaled_is_refused():
     """Sources, operators without max_shards, numbers out of bounds."""
     assert scalable(COUNTED, "split") == COUNT
@@ -213,14 +228,7 @@ def test_what_cannot_be_scaled_is_refused():
         scalable(COUNTED, "lines")
     with pytest.raises(BadInputError, match="scalable: count"):
         scalable(COUNTED, "cuont")
-    hot = replace(
-        COUNTED,
-        segments=tuple(
-            replace(one, followers=(0,)) if one == COUNT else one for one in COUNTED.segments
-        ),
-    )
-    with pytest.raises(BadInputError, match="count: it has hot followers, and its new shards"):
-        scalable(hot, "count")
+    assert scalable(replace_count(followers=(0,)), "count").followers == (0,)
     for shards in (0, 9):
         with pytest.raises(BadInputError, match="1 to 8"):
             rescale(opened(), COUNT, shards, reason="test")

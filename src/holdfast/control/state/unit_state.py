@@ -189,12 +189,14 @@ class UnitState:
     def hand_over(self, fact: HandoverBegan) -> None:
         """Children are to run from now on; one that many become goes where most others are.
 
-        So what is merged leaves nodes empty that are not needed any more.
+        So what is merged leaves nodes empty that are not needed any more. Followers go elsewhere.
         """
+        leaders = [unit for unit in fact.children if not unit.replica]
         nodes = [node for one in fact.parents if (node := self.node_of(str(one))) is not None]
-        merged = len(fact.children) == 1 and len(fact.parents) > 1 and nodes
+        merged = len(leaders) == 1 and len(fact.parents) > 1 and nodes
         home = fact.node or (max(nodes, key=self.load) if merged else None)
-        self.add(fact.children, fact.at, home=home)
+        self.add(leaders, fact.at, home=home)
+        self.add((unit for unit in fact.children if unit.replica), fact.at)
 
     def add(self, units: Iterable[UnitId], at: float, home: str | None = None) -> None:
         """Units that are to run from now on: each behind those of its segment."""

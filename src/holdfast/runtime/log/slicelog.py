@@ -140,6 +140,17 @@ class SliceLog:
             return SupersededError(f"{unit}: what it needs was trimmed: a newer unit went on")
         return EndedError(unit, ended, self.heirs(unit, ended))
 
+    def require_open(self, unit: str) -> None:
+        """Raise if a unit has come to its end: one that died before it could tell it.
+
+        Nothing is published past a seal, so there is nothing left to do; and nothing may be left of
+        what it would have to go on from.
+        """
+        seal = self.run(self.steps().seal_of(unit))
+        if seal is not None:
+            why: streams_unit.Why = "handed over" if seal.how == "run" else "sealed"
+            raise self.ended(unit, streams_unit.Ended(why=why, change=seal.change))
+
     # Ranges
 
     def range(self, unit: str, batch: int) -> Range | None:

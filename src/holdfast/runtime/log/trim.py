@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.deployment import Deployment, UnitId
 from holdfast.rundir.layout import INHERITED, TAKEN, stop_mark, unit_folder
@@ -84,7 +85,8 @@ class Trimmer:
     def _remove_state(self, unit: str) -> None:
         """Nobody needs anything of a unit any more but its seal."""
         layout, store = self.log.layout, self.log.store
-        for folder in (layout.checkpoints(unit), layout.data(unit)):
+        follower = str(replace(UnitId.parse(unit), replica=1))
+        for folder in (layout.checkpoints(unit), layout.checkpoints(follower), layout.data(unit)):
             store.remove_folder(folder, aside=layout.removed(self._new_id()))
         home = unit_folder(unit)
         for folder in (f"{home}/{kind}" for kind in TAKEN):

@@ -33,7 +33,7 @@ from holdfast.rundir.paths import (
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.forked import ForkedLog, Predict
-from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.slicelog import EndedError, SliceLog
 from holdfast.runtime.log.start import require_start, thread_start
 from holdfast.runtime.log.trim import TRIM_EVERY, Trimmer
 from holdfast.runtime.log.watch import NodeWatch
@@ -57,13 +57,7 @@ from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
-from holdfast.runtime.units.sources import (
-    EpochRows,
-    FileRows,
-    GeneratedRows,
-    SourceUnit,
-    parts_of,
-)
+from holdfast.runtime.units.sources import EpochRows, SourceUnit, rows_of
 from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.runtime.units.turns import Turns
@@ -262,6 +256,10 @@ class SparkUnitHost:
     def _begin(self, starting: Starting, clone_from: int | None) -> None:
         try:
             unit = self._make(starting.unit, starting.generation, clone_from)
+        except EndedError as error:
+            self._turns.withdraw(starting.turn)
+            starting.end(error)
+            return
         except Exception as error:  # noqa: BLE001 - told by poll()
             self._turns.withdraw(starting.turn)
             starting.fail(error, self._blame(starting.unit, error))
@@ -303,8 +301,9 @@ class SparkUnitHost:
         context = self._context(unit, generation, log)
         if unit.fork is not None:
             return self._forked(context)
+        log.require_open(unit.name)
         context = replace(context, healer=self._healer(context))
-        if unit.shard in segment.followers:
+        if segment.is_followed(unit):
             context = replace(context, lead=lead_of(context))
         match segment.kind:
             case "inner":
@@ -451,19 +450,9 @@ class SparkUnitHost:
         operator = self._pipeline.operator(segment.operators[0])
         source = operator.source
         match source:
-            case Rate() | Generator():
-                return GeneratedRows(
-                    source=source,
-                    epoch_s=self._deployment.epoch_s,
-                    block=parts_of(context),
-                )
-            case Files():
-                return FileRows(
-                    source,
-                    unit=context.name,
-                    store=context.log.store,
-                    read=file_reader(source, self.session),
-                    block=parts_of(context),
+            case Rate() | Generator() | Files():
+                return rows_of(
+                    source, context, reader=lambda files: file_reader(files, self.session)
                 )
             case SparkSource():
                 return source

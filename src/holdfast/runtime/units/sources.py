@@ -10,7 +10,7 @@ which epoch before it reads them, and its shards know only their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from holdfast.deployment import Boundary
 from holdfast.deployment.blocks import Block, block_of
 from holdfast.deployment.slicefiles import SliceFile, content_digest
-from holdfast.pipeline import EventTime, Generator, Rate
+from holdfast.pipeline import EventTime, Files, Generator, Rate
 from holdfast.runtime.log.batching import MAX_BATCH_ROWS, Batching
 from holdfast.runtime.log.hashing import key_groups, row_hashes
 from holdfast.runtime.log.slices import write_slice_file
@@ -102,6 +102,25 @@ class GeneratedRows:
         return max(1, min(512, int(MAX_BATCH_ROWS / rows)))
 
 
+def rows_of(
+    source: Rate | Generator | Files,
+    context: UnitContext,
+    *,
+    reader: Callable[[Files], Callable[[list[str]], Any]],
+) -> EpochRows:
+    """What a source unit reads; `reader` makes what reads files."""
+    if not isinstance(source, Files):
+        epoch_s = context.deployment.epoch_s
+        return GeneratedRows(source=source, epoch_s=epoch_s, block=parts_of(context))
+    return FileRows(
+        source,
+        unit=context.name,
+        store=context.log.store,
+        read=reader(source),
+        block=parts_of(context),
+    )
+
+
 def parts_of(context: UnitContext) -> Block:
     """Which parts of a source's rows a unit reads.
 
@@ -160,7 +179,18 @@ class SourceUnit(ThreadUnit):
         self._following = position.batch
         if position.batch == 0:
             self._born_with = position.watermark_us
-        return super()._next(position)
+        # Its ranges do not know it, as they come before the reading. Should it hand over here, its
+        # heirs decide by it what is late.
+        return super()._next(replace(position, watermark_us=self._left_behind(position.batch)))
+
+    def _left_behind(self, number: int) -> int | None:
+        """The watermark before a batch; None also if that is not known any more: it was published,
+        and so was the one before it.
+        """
+        if number == 0 or self._watermark[0] == number - 1:
+            return self._watermark_before(number)
+        before = self.context.log.slice(self.context.name, number - 1)
+        return None if before is None else before.watermark_us
 
     def due_s(self) -> float:
         epochs = self._batching.due_tick(self.progress.report.epoch) + 1

@@ -181,7 +181,7 @@ class ThreadUnit(ABC):
         self.begin()
         newest = log.newest_batch(name)
         position = self._position(max(0, newest))
-        self.progress.tell(state="running")
+        self.progress.tell(state="running", doing=None)
         while not self._stopping.is_set():
             self._wake.clear()
             log.check_current(name, self.context.generation, self.context.replica)

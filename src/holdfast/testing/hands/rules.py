@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +62,7 @@ class SmallestHandover(Floors):
 class OwnHandover(Floors):
     """Every parent ends where it stands when it turns."""
 
-    def _hand_over(self, unit: str, position: Position, inputs: Sequence[str]) -> Steps[bool]:  # noqa: ARG002
+    def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
         if position.change is None:
             return False
         seal = Seal(
@@ -81,10 +81,10 @@ class OwnHandover(Floors):
 class OwesASlice(Floors):
     """A unit may not be sealed where it was born."""
 
-    def _hand_over(self, unit: str, position: Position, inputs: Sequence[str]) -> Steps[bool]:
+    def _hand_over(self, unit: str, position: Position) -> Steps[bool]:
         if position.batch == 0:
             return False
-        return (yield from super()._hand_over(unit, position, inputs))
+        return (yield from super()._hand_over(unit, position))
 
 
 class StreamEndPinsNothing(Floors):

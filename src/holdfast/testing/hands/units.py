@@ -225,7 +225,7 @@ class Units(ABC):
                 continue
             state, position = done
             if self.broken == "seal-before-commit":
-                yield from protocol._hand_over(unit, position, seg.inputs)  # noqa: SLF001
+                yield from protocol._hand_over(unit, position)  # noqa: SLF001
             yield Local(hurts=True)
             if self.owners.setdefault(key, protocol.writer) != protocol.writer:
                 raise Violation(f"{key}: two processes write one checkpoint")

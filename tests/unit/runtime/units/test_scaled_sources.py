@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import time
 from collections import Counter
 
 import pyarrow as pa
@@ -12,16 +13,18 @@ from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
 from holdfast.clock import ManualClock
 from holdfast.deployment import UnitId
+from holdfast.deployment.blocks import block_of
 from holdfast.pipeline import EventTime, Files, Generator, Rate
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.survey import Survey
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import arrived, rescale, shape_of
 from holdfast.runtime.units.exporters import ExporterUnit, FunctionDelivery
-from holdfast.runtime.units.files import FileRows
+from holdfast.runtime.units.files import TakenFiles
 from holdfast.runtime.units.places import Life
-from holdfast.runtime.units.sources import GeneratedRows, SourceUnit, parts_of
+from holdfast.runtime.units.sources import SourceUnit, rows_of
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
@@ -98,15 +101,7 @@ class World:
         return self.source.table(0, epoch_s=1.0).schema
 
     def rows(self, context):
-        if isinstance(self.source, Files):
-            return FileRows(
-                self.source,
-                unit=context.name,
-                store=self.store,
-                read=self._read_files,
-                block=parts_of(context),
-            )
-        return GeneratedRows(source=self.source, epoch_s=1.0, block=parts_of(context))
+        return rows_of(self.source, context, reader=lambda _: self._read_files)
 
     def _read_files(self, paths):
         numbers = [int(path.rpartition("-")[2]) for path in paths]
@@ -285,7 +280,7 @@ def test_what_was_taken_is_known_when_the_records_of_parents_are_gone(folder):
     assert world.values() == list(range(40))
 
 
-def test_an_heir_that_comes_late_takes_over_what_another_generation_did(folder):
+def test_an_heir_that_comes_late_takes_over_what_another_generation_did(folder, monkeypatch):
     """It looked at its parents' names when they were gone: the record that is there counts."""
     world = World(Files(str(folder), format="text"))
     put(folder, 0, 12)
@@ -296,6 +291,7 @@ def test_an_heir_that_comes_late_takes_over_what_another_generation_did(folder):
     context = world.context(name)
     sleeper = world.rows(context)
     world.store.remove_folder("units/a.0#0/files", aside="gone")
+    monkeypatch.setattr(TakenFiles, "_has_inherited", lambda _: False)  # as it was when it looked
     sleeper.begin(["a.0#0"])
     assert sleeper.claim(100, 101)["files"] == []
 
@@ -356,3 +352,59 @@ def test_the_load_of_a_source_does_not_fall_when_it_is_scaled():
         upto = world.log.run(world.log.steps().last_end("a"))
         rates = arrived(world.log, DEPLOYMENT, SEGMENT, upto - 6, upto)
         assert rates == pytest.approx([1.0] * 8)
+
+
+def test_the_slice_tables_of_all_shapes_fit_together():
+    """Right after each scaling: parts are read without gap or overlap, from seal to first range."""
+    world = World(Rate(rows_per_second=8))
+    world.run(3)
+    for shards in (2, 3, 8, 4, 1):
+        world.scale(shards)
+        world.run(1)
+        covered = [set() for _ in range(8)]
+        for change in world.log.run(world.log.steps().changes_of("a")):
+            for child in change.children:
+                tables = Survey(world.log, DEPLOYMENT, keep_input=True).tables(child.unit)
+                read = [row for row in tables["input"] if "batch" in row]
+                made = [row for row in tables["output"] if "batch" in row]
+                seals = [row["end"] for row in tables["output"] if "seal" in row]
+                epochs = [e for row in read for e in range(row["after"] + 1, row["upto"] + 1)]
+                assert [(row["after"], row["upto"]) for row in made] == [
+                    (row["after"], row["upto"]) for row in read[: len(made)]
+                ]
+                assert not seals or not epochs or seals == [epochs[-1]]
+                block = block_of(child.groups, 8)
+                for part in range(block.first, block.stop):
+                    assert covered[part].isdisjoint(epochs), (child.unit, part)
+                    covered[part].update(epochs)
+        assert all(epochs == set(range(len(epochs))) for epochs in covered)
+
+
+def test_heirs_wait_for_their_parent_and_then_go_on():
+    """With threads: nobody but the heirs, once both are ready, has the parent turn."""
+    world = World(Rate(rows_per_second=8))
+    world.run(2)
+    (change,) = rescale(world.log, SEGMENT, 2, reason="test")
+    heirs = []
+    for child in change.children:
+        context = world.context(child.unit)
+        heirs.append(SourceUnit(context, world.rows(context), event_time=None))
+        heirs[-1].start()
+    deadline = time.monotonic() + 30.0
+
+    def until(condition):
+        while not condition():
+            assert time.monotonic() < deadline, [heir.status() for heir in heirs]
+            time.sleep(0.005)
+
+    until(lambda: world.log.run(world.log.steps().turn_of("a.0#0")) is not None)
+    waiting = "waiting for its parents to hand over"
+    until(lambda: {heir.status().doing for heir in heirs} == {waiting})
+    while "a.0#0" not in world.ended:
+        world.step("a.0#0")
+    world.wall.advance(1.0)
+    until(lambda: all(heir.status().batch >= 0 for heir in heirs))
+    assert {(heir.status().state, heir.status().doing) for heir in heirs} == {("running", None)}
+    for heir in heirs:
+        heir.stop()
+        heir.join(10.0)

@@ -8,6 +8,7 @@ import traceback
 from holdfast.control.events import UnitReport
 from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
+from holdfast.runtime.log.slicelog import EndedError
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import ThreadUnit
@@ -42,6 +43,10 @@ class Starting:
     def fail(self, error: BaseException, operator: str) -> None:
         text = "".join(traceback.format_exception(error))
         self.progress.tell(state="failed", error=text, operator=operator)
+
+    def end(self, error: EndedError) -> None:
+        """It had come to its end before."""
+        self.progress.tell(state="ended", error=str(error), heirs=error.heirs)
 
     def cancel(self) -> None:
         self.progress.tell(state="stopped")
