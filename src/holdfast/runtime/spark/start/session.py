@@ -17,11 +17,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import holdfast
-from holdfast.runtime.spark.io.native import start_callbacks
+from holdfast.runtime.spark.io.callbacks import java_class, start_callbacks
 from holdfast.runtime.spark.start.archive import archive_options
 from holdfast.runtime.spark.start.java import find_java_home
 from holdfast.runtime.spark.start.launcher import NAME as NURSERY
-from holdfast.runtime.spark.start.native import find_jar
+from holdfast.runtime.spark.start.native import (
+    FILES_CLASS,
+    ORIGINS_CLASS,
+    find_jar,
+    has_classes,
+)
 from holdfast.runtime.spark.start.python import python_program
 from holdfast.runtime.units.slots import MIN_SLOTS
 from holdfast.streams.floors import RETAIN_BATCHES
@@ -70,6 +75,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.codegen.cache.maxEntries": "500",
     "spark.sql.ui.retainedExecutions": "2",
+    # Every batch's plan is described for a page that is off; this is the shortest description.
+    "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "10",
@@ -126,6 +133,8 @@ def start_session(
     if jar is not None:
         # Also where slices go through Python: a class archive is of one class path.
         builder = builder.config("spark.driver.extraClassPath", str(jar))
+        # Hadoop's own starts a process for every file that Spark puts into a checkpoint.
+        builder = builder.config("spark.hadoop.fs.file.impl", FILES_CLASS)
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.local.dir", str(scratch))
@@ -136,6 +145,9 @@ def start_session(
     session.sparkContext.pythonExec = python_program(python)
     _silence(session)
     start_callbacks(session)
+    if jar is not None and has_classes(session):
+        # Each batch that keeps state would serialize where every setting of Hadoop's comes from.
+        java_class(session, ORIGINS_CLASS).forget(session._jsc.hadoopConfiguration())  # noqa: SLF001 - no public way
     return session
 
 
