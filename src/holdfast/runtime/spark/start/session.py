@@ -91,6 +91,12 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+NODE_SETTINGS: Mapping[str, str] = {
+    # Four calls to Java for each call of a function like `col`, to name the line in an error. Who
+    # checks a pipeline has named it; a node plans queries when others wait for them.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
 JVM_OPTIONS = (
     # The quick compiler only: most of what a takeover runs, it runs for the first time. With both,
     # takeovers cost up to twice the CPU time, and it takes millions of rows to make up for it.
