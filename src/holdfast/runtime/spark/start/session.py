@@ -109,6 +109,10 @@ JVM_OPTIONS = (
 )
 
 
+LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""For the Java that Spark's script starts first, only to put together the command of the other."""
+
+
 def start_session(
     name: str,
     *,
@@ -122,6 +126,7 @@ def start_session(
     Tasks that wait for input hold a slot, so there must be more `slots` than cores: see `slots`.
     """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ[NURSERY] = f"holdfast-{uuid.uuid4().hex}"
     home = find_java_home()
