@@ -82,7 +82,9 @@ class FixedCosts:
         timed = self._time(
             segment.name,
             taken,
-            lambda frames: build(self.pipeline, deployment, segment, frames),
+            lambda frames: build(
+                self.pipeline, deployment, segment, frames, one_task=len(taken) == 1
+            ),
             "update" if upsert else "append",
         )
         reading = self._reading[inputs]

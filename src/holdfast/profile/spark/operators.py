@@ -85,7 +85,9 @@ def operator_cost(
         spark=spark,
         root=folder,
         samples=taken,
-        build=lambda frames: build(pipeline, collected.deployment, segment, frames),
+        build=lambda frames: build(
+            pipeline, collected.deployment, segment, frames, one_task=len(taken) == 1
+        ),
         mode="update" if operator.mode == "upsert" else "append",
     )
 

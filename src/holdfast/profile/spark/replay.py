@@ -38,6 +38,7 @@ from holdfast.runtime.log.slices import write_slice_file
 from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.frames.compile import read_frames
+from holdfast.runtime.spark.io.callbacks import each_batch
 from holdfast.runtime.spark.io.native import NativeSource
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.start.native import side_of
@@ -197,7 +198,7 @@ class Replay:
         rows = feeder.source.rows if feeder.source is not None else None
         frame = self.build(read_frames(session, spec, rows))
         query = (
-            frame.writeStream.foreachBatch(feeder.batch)
+            each_batch(frame.writeStream, session, feeder.batch)
             .outputMode(self.mode)
             .option("checkpointLocation", str(self.checkpoint))
             .start()

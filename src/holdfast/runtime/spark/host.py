@@ -44,7 +44,7 @@ from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.sabotage import sabotaged
 from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
-from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.spark.start.session import NODE_SETTINGS, start_session
 from holdfast.runtime.spark.start.warmup import warm_up
 from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
@@ -232,6 +232,7 @@ class SparkUnitHost:
                     self._deployment.pipeline,
                     memory_mb=self._memory_mb,
                     slots=task_slots(self._deployment, self._partitions),
+                    settings=NODE_SETTINGS,
                 )
             # Also for a session that was there already.
             master = self._spark.sparkContext.master

@@ -151,10 +151,13 @@ def build(
     *,
     stop_after: str | None = None,
     partitions: int = 1,
+    one_task: bool = False,
 ) -> DataFrame:
     """Call the segment's functions in order; `frames` holds its boundaries by name.
 
-    State is kept in `partitions` of the unit, placed by the operator's key.
+    State is kept in `partitions` of the unit, placed by the operator's key. `one_task` says that
+    all rows come in one: with one partition of state they need not be moved then, and Spark is told
+    so, which does not see it by itself. It would run two stages, with a shuffle between them.
     """
     results: dict[str, DataFrame] = {}
     for name in segment.operators:
@@ -170,6 +173,8 @@ def build(
                 frame.repartition(partitions, *_columns(operator.key_of_input(index)))
                 for index, frame in enumerate(inputs)
             ]
+        elif one_task and operator.keeps_state:
+            inputs = [frame.coalesce(1) for frame in inputs]
         results[name] = apply_operator(operator, inputs)
         if name == stop_after:
             break

@@ -23,6 +23,7 @@ from holdfast.deployment.slicefiles import SliceFile, slice_file
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import files_on
 from holdfast.runtime.log.watch import Watch
+from holdfast.runtime.spark.io.callbacks import java_class, start_callbacks
 from holdfast.runtime.spark.io.publish import Written, synced
 from holdfast.runtime.spark.io.reader import (
     MARK,
@@ -58,7 +59,7 @@ class NativeSource:
         self._planning = threading.Lock()
         """Spark may ask for several inputs at once; the reader is for one thread."""
         self._name = f"{spec.unit}-{spec.generation}-{uuid.uuid4().hex}"
-        self._planners = _jvm(spark).holdfast.Planners
+        self._planners = java_class(spark, "holdfast.Planners")
         start_callbacks(spark)
         self._planners.put(self._name, self)
 
@@ -181,11 +182,11 @@ def write_natively(
     """
     folders = [log.data(unit, boundary.name).address("") for boundary in boundaries]
     job = json.dumps([f"{number:010d}-g{generation}", *folders])
-    java = _jvm(frame.sparkSession).holdfast
+    writer = java_class(frame.sparkSession, "holdfast.SliceWriter")
+    held = java_class(frame.sparkSession, "holdfast.Held")
     if hold:
-        _forget(java, folders)  # what a batch has left that failed half way
-    write = java.SliceWriter.hold if hold else java.SliceWriter.write
-    answer = write(frame._jdf, job)  # noqa: SLF001
+        _forget(held, folders)  # what a batch has left that failed half way
+    answer = (writer.hold if hold else writer.write)(frame._jdf, job)  # noqa: SLF001
     files: dict[str, list[SliceFile]] = {boundary.name: [] for boundary in boundaries}
     # One line per task, in their order: so every reader sees rows in the same order.
     for message in json.loads(answer):
@@ -196,35 +197,16 @@ def write_natively(
     paths = [log.data(unit, name).address(file.name) for name in files for file in files[name]]
 
     def keep() -> None:
-        java.Held.write(json.dumps(paths))
+        held.write(json.dumps(paths))
         synced(files, log, unit)
 
     return Written(
         files={name: tuple(items) for name, items in files.items()},
         keep=keep,
-        forget=lambda: _forget(java, folders),
+        forget=lambda: _forget(held, folders),
     )
 
 
-def _forget(java: Any, folders: Sequence[str]) -> None:
+def _forget(held: Any, folders: Sequence[str]) -> None:
     for folder in folders:
-        java.Held.forget(folder)
-
-
-def _jvm(spark: SparkSession) -> Any:
-    return spark._jvm  # noqa: SLF001 - the only way to our classes
-
-
-_callbacks = threading.Lock()
-
-
-def start_callbacks(spark: SparkSession) -> None:
-    """Let Java call Python, through a socket of this process; once, however many units start.
-
-    foreachBatch does the same without a lock: two at once would each start a server, and Java would
-    know only one of them. So this comes first.
-    """
-    from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415 - as there
-
-    with _callbacks:
-        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]  # noqa: SLF001
+        held.forget(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import re
@@ -53,6 +54,16 @@ def cache_folder() -> Path:
 
 def java_version(java: str | Path) -> int | None:
     """Major version of a Java program, None if it cannot be run."""
+    try:
+        made = Path(java).stat().st_mtime_ns
+    except OSError:
+        return None
+    return _version(str(java), made)
+
+
+@functools.cache
+def _version(java: str, made: int) -> int | None:  # noqa: ARG001 - another one has another answer
+    """Asked once per process: whoever starts a session needs it more than once."""
     try:
         answer = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=30, check=False

@@ -14,18 +14,20 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JJavaError
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from holdfast.errors import BadInputError
+from holdfast.runtime.spark.io.callbacks import java_class
 from holdfast.runtime.spark.start.java import cache_folder, java_program
 
 VARIABLE = "HOLDFAST_SLICES"
 SOURCES = Path(__file__).resolve().parent.parent / "java"
 MAIN_CLASS = "holdfast.SliceSource"
+FILES_CLASS = "holdfast.LocalFiles"
+ORIGINS_CLASS = "holdfast.Origins"
 TIMEOUT_S = 120.0
 LONG_AGO = 1_000_000_000
 """When every jar was made, as seconds: a class archive holds for one that was made at that time."""
@@ -46,16 +48,12 @@ def side_of(spark: SparkSession) -> str:
     """
     if wanted_side() == "python" or not re.match(r"local(\[|$)", spark.sparkContext.master or ""):
         return "python"
-    return "native" if _has_classes(spark) else "python"
+    return "native" if has_classes(spark) else "python"
 
 
-def _has_classes(spark: SparkSession) -> bool:
-    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the classes
-    try:
-        jvm.java.lang.Class.forName(MAIN_CLASS)
-    except Py4JJavaError:
-        return False
-    return True
+def has_classes(spark: SparkSession) -> bool:
+    """Whether the jar is on the class path: a session may be another's."""
+    return isinstance(java_class(spark, MAIN_CLASS), JavaClass)
 
 
 def jar_path() -> Path:

@@ -17,11 +17,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import holdfast
-from holdfast.runtime.spark.io.native import start_callbacks
+from holdfast.runtime.spark.io.callbacks import java_class, start_callbacks
 from holdfast.runtime.spark.start.archive import archive_options
 from holdfast.runtime.spark.start.java import find_java_home
 from holdfast.runtime.spark.start.launcher import NAME as NURSERY
-from holdfast.runtime.spark.start.native import find_jar
+from holdfast.runtime.spark.start.native import (
+    FILES_CLASS,
+    ORIGINS_CLASS,
+    find_jar,
+    has_classes,
+)
 from holdfast.runtime.spark.start.python import python_program
 from holdfast.runtime.units.slots import MIN_SLOTS
 from holdfast.streams.floors import RETAIN_BATCHES
@@ -70,6 +75,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.codegen.cache.maxEntries": "500",
     "spark.sql.ui.retainedExecutions": "2",
+    # Every batch's plan is described for a page that is off; this is the shortest description.
+    "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedJobs": "10",
@@ -84,6 +91,12 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
+NODE_SETTINGS: Mapping[str, str] = {
+    # Four calls to Java for each call of a function like `col`, to name the line in an error. Who
+    # checks a pipeline has named it; a node plans queries when others wait for them.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
+
 JVM_OPTIONS = (
     # The quick compiler only: most of what a takeover runs, it runs for the first time. With both,
     # takeovers cost up to twice the CPU time, and it takes millions of rows to make up for it.
@@ -94,6 +107,10 @@ JVM_OPTIONS = (
     "-Darrow.enable_unsafe_memory_access=true",
     "-Darrow.enable_null_check_for_get=false",
 )
+
+
+LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""For the Java that Spark's script starts first, only to put together the command of the other."""
 
 
 def start_session(
@@ -109,6 +126,7 @@ def start_session(
     Tasks that wait for input hold a slot, so there must be more `slots` than cores: see `slots`.
     """
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ[NURSERY] = f"holdfast-{uuid.uuid4().hex}"
     home = find_java_home()
@@ -126,6 +144,8 @@ def start_session(
     if jar is not None:
         # Also where slices go through Python: a class archive is of one class path.
         builder = builder.config("spark.driver.extraClassPath", str(jar))
+        # Hadoop's own starts a process for every file that Spark puts into a checkpoint.
+        builder = builder.config("spark.hadoop.fs.file.impl", FILES_CLASS)
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
         builder = builder.config("spark.local.dir", str(scratch))
@@ -136,6 +156,9 @@ def start_session(
     session.sparkContext.pythonExec = python_program(python)
     _silence(session)
     start_callbacks(session)
+    if jar is not None and has_classes(session):
+        # Each batch that keeps state would serialize where every setting of Hadoop's comes from.
+        java_class(session, ORIGINS_CLASS).forget(session._jsc.hadoopConfiguration())  # noqa: SLF001 - no public way
     return session
 
 

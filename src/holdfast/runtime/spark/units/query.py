@@ -23,6 +23,7 @@ from holdfast.runtime.spark.frames.compile import (
     output_lag_us,
     read_frames,
 )
+from holdfast.runtime.spark.io.callbacks import each_batch
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.promise import Promise, promise_of
@@ -53,11 +54,9 @@ class PlannedQuery:
         self, batch: Callable[[DataFrame, int], None], checkpoint: Storage
     ) -> DataStreamWriter:
         """What only has to be started."""
-        return (
-            self.frame.writeStream.foreachBatch(batch)
-            .outputMode(self.mode)
-            .option("checkpointLocation", checkpoint.address(""))
-        )
+        writer = each_batch(self.frame.writeStream, self.frame.sparkSession, batch)
+        place = checkpoint.address("")
+        return writer.outputMode(self.mode).option("checkpointLocation", place)
 
     def close(self) -> None:
         """To be called when the query has ended, or is not to be."""
@@ -108,7 +107,12 @@ def plan_query(
     try:
         frames = read_frames(session, spec, side.rows)
         result = build(
-            pipeline, context.deployment, segment, frames, partitions=share.partitions or 1
+            pipeline,
+            context.deployment,
+            segment,
+            frames,
+            partitions=share.partitions or 1,
+            one_task=len(inputs) * partitions == 1,
         )
         column = event_column(pipeline, result.schema)
         return PlannedQuery(
