@@ -1,10 +1,10 @@
 """What a spare would save that held copies of state files: fetching them, on one machine.
 
 A restore fetches the files of the newest snapshot into the directory of its own store and opens
-them. On one machine both lie on the same disk. Timed is the fetch alone, of files of 2 MB as RocksDB
-writes them: from the page cache, where a file is that was written lately; from the disk, after the
-cache was told to forget it; and of a copy that is there already, which needs a link. What is saved is
-set beside what all of a restore takes by the reference machine's number per byte.
+them. On one machine both lie on the same disk. Timed is the fetch alone, of files of 2 MB: from the
+page cache, where a file is that was written lately; from the disk, after the cache was told to
+forget it; and of a copy that is there already, which needs a link. What is saved is set beside what
+all of a restore takes by the reference machine's number per byte.
 
     python -m benchmarks.state_copies [--quick] [--json FILE]
 """
