@@ -83,6 +83,8 @@ class Proving:
     """Slices per unit that tell what its normal lag is, before the first fault."""
     tentative: Tentative = field(default_factory=Tentative)
     """When results go on without an input that is gone."""
+    recovery_order: tuple[str, ...] = ()
+    """Units, by name, the first to come back first; none: upstream first."""
 
 
 class SliceWatch:
@@ -141,6 +143,7 @@ def prove(proving: Proving, run_dir: Path, audience: Audience | None = None) -> 
             workers=proving.nodes,
             together=proving.together,
             tentative=proving.tentative,
+            recovery_order=proving.recovery_order,
             crashes=RestartBudget(limit=proving.faults + 20, window_s=300.0, delay_s=0.0),
         ),
         options={"keep_input": True},
