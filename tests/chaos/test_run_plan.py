@@ -1,13 +1,16 @@
 """`run --plan` runs what the plan says, no more and no less: real processes, fake units."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from holdfast.predict.statistics import Statistics, dump_statistics
+from holdfast.cli.profiles import profile_path
+from holdfast.learning.samples import Learned, Seen
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
 from holdfast.rundir.spec import read_spec
 from holdfast.runtime.launch.children import ProcessList
 
@@ -81,3 +84,72 @@ def test_an_ftc_plan_is_run_as_planned(tmp_path):
     assert "filter" in plan["backups"]
     assert cut == {*plan["backups"], "lines", "count"}
     assert nodes == ["n0", "s0"]
+
+
+def measured(value):
+    """A number that somebody measured."""
+    return Measure(value=value, samples=9, how="by hand")
+
+
+def learning_run(where, factor):
+    """A run by a plan from a profile, whose rows have become so many times as many since."""
+    shutil.copy(APP, where / "word_count.py")
+    app = str(where / "word_count.py")
+    sizes = {"tuple_size": measured(10.0), "selectivity": measured(1.0)}
+    profile = Statistics(
+        pipeline="word-count",
+        operators={
+            "lines": OperatorStatistics(thread=True, input_rate=measured(50.0)),
+            "split": OperatorStatistics(
+                input_rate=measured(50.0), cost=measured(1e-4), tuple_size=measured(40.0)
+            ),
+            "filter": OperatorStatistics(input_rate=measured(250.0), cost=measured(1e-5), **sizes),
+            "count": OperatorStatistics(
+                input_rate=measured(250.0),
+                cost=measured(1e-4),
+                state_size=measured(1e5),
+                state_change=measured(1e3),
+                **sizes,
+            ),
+        },
+    )
+    home = profile_path(app, "word-count")
+    home.parent.mkdir()
+    home.write_text(dump_statistics(profile))
+    bounds = ("--max-recovery", "3s", "--max-replicas", "0")
+    code, out, err = holdfast(where, "plan", app, "--json", *bounds)
+    assert code == 0, err
+    (where / "planned.json").write_text(out)
+    fake = ("run", app, "--host", "fake", "--for", "2s", "-d", "run")
+    code, out, err = holdfast(where, *fake, "--plan", "planned.json")
+    assert code == 0, err
+    learned = Learned(
+        segments={
+            "lines": (Seen(rate_in=50.0 * factor),) * 20,
+            "count": (Seen(rate_in=50.0 * factor),) * 20,
+        }
+    )
+    (where / "run" / "learned.json").write_text(json.dumps(learned.to_json()))
+    code, out, err = holdfast(where, *fake, "--replan")
+    assert code == 0, err
+    assert "rows into count: 50 /s as profiled" in err, err
+    deployment = read_spec(where / "run").deployment
+    intervals = {one.name: one.batch_epochs for one in deployment.segments if one.outputs}
+    return err, intervals, json.loads((where / "run" / "plan.json").read_text())
+
+
+def test_a_run_goes_over_to_other_intervals(tmp_path):
+    """Eight times the rows recover in time only with shorter batches: the run makes them."""
+    err, intervals, plan = learning_run(tmp_path, 8.0)
+    assert "would change: batches of count every 4 s instead of 8 s, because rows into" in err
+    assert intervals == {"lines": 4, "count": 4}
+    assert {item["name"]: item["batch_epochs"] for item in plan["segments"]} == intervals
+
+
+def test_a_run_does_not_go_over_to_other_cuts_by_itself(tmp_path):
+    """Twenty times the rows ask for another unit: that is said with the commands that make it."""
+    err, intervals, plan = learning_run(tmp_path, 20.0)
+    assert "would change: cut after" in err
+    assert "to go over to them: holdfast plan" in err
+    assert set(intervals) == {"lines", "count"}
+    assert plan["boundaries"] == ["lines", "count"]
