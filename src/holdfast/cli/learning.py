@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -133,15 +134,15 @@ class Keeper:
     _learned: Learned = field(init=False)
     _base: dict[str, Told] = field(default_factory=dict, init=False)
     _broken: tuple[str, ...] = field(default=(), init=False)
-    _looked: float = field(default=0.0, init=False)
-    _saved: float = field(default=0.0, init=False)
+    _looked: float = field(default=-math.inf, init=False)
+    _saved: float = field(default=-math.inf, init=False)
+    """A run that is resumed is judged at once by what it has taught before."""
 
     def __post_init__(self) -> None:
         from holdfast.rundir.paths import PROMISE
 
         self._learned = read_learned(self.run_dir)
         self._broken = tuple(_read(self.run_dir, PROMISE).get("broken", ()))
-        self._saved = time.monotonic()
 
     def look(self, view: RunView) -> None:
         """Look at a run, if it is time to; nothing counts while something recovers."""
