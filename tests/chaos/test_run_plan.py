@@ -1,13 +1,16 @@
 """`run --plan` runs what the plan says, no more and no less: real processes, fake units."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from holdfast.predict.statistics import Statistics, dump_statistics
+from holdfast.cli.profiles import profile_path
+from holdfast.learning.samples import Learned, Seen
+from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
 from holdfast.rundir.spec import read_spec
 from holdfast.runtime.launch.children import ProcessList
 
@@ -17,12 +20,15 @@ ROOT = Path(__file__).parents[2]
 APP = str(ROOT / "examples" / "word_count.py")
 
 
+CODE = "from holdfast.cli import main; main()"
+ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+
+
 def holdfast(where, *words):
-    code = "from holdfast.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *words],
+        [sys.executable, "-c", CODE, *words],
         cwd=where,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"},
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=100,
@@ -81,3 +87,106 @@ def test_an_ftc_plan_is_run_as_planned(tmp_path):
     assert "filter" in plan["backups"]
     assert cut == {*plan["backups"], "lines", "count"}
     assert nodes == ["n0", "s0"]
+
+
+def measured(value):
+    """A number that somebody measured."""
+    return Measure(value=value, samples=9, how="by hand")
+
+
+def fake(app, seconds):
+    """A run whose units only pretend."""
+    return ("run", app, "--host", "fake", "--for", seconds, "-d", "run")
+
+
+def learning_run(where, factor):
+    """A run by a plan from a profile, whose rows have become so many times as many since."""
+    shutil.copy(APP, where / "word_count.py")
+    app = str(where / "word_count.py")
+    sizes = {"tuple_size": measured(10.0), "selectivity": measured(1.0)}
+    profile = Statistics(
+        pipeline="word-count",
+        operators={
+            "lines": OperatorStatistics(thread=True, input_rate=measured(50.0)),
+            "split": OperatorStatistics(
+                input_rate=measured(50.0), cost=measured(1e-4), tuple_size=measured(40.0)
+            ),
+            "filter": OperatorStatistics(input_rate=measured(250.0), cost=measured(1e-5), **sizes),
+            "count": OperatorStatistics(
+                input_rate=measured(250.0),
+                cost=measured(1e-4),
+                state_size=measured(1e5),
+                state_change=measured(1e3),
+                **sizes,
+            ),
+        },
+    )
+    home = profile_path(app, "word-count")
+    home.parent.mkdir()
+    home.write_text(dump_statistics(profile))
+    bounds = ("--max-recovery", "3s", "--max-replicas", "0")
+    code, out, err = holdfast(where, "plan", app, "--json", *bounds)
+    assert code == 0, err
+    (where / "planned.json").write_text(out)
+    code, out, err = holdfast(where, *fake(app, "2s"), "--plan", "planned.json")
+    assert code == 0, err
+    learned = Learned(
+        segments={
+            "lines": (Seen(rate_in=50.0 * factor),) * 20,
+            "count": (Seen(rate_in=50.0 * factor),) * 20,
+        }
+    )
+    (where / "run" / "learned.json").write_text(json.dumps(learned.to_json()))
+    return app
+
+
+def replanned(where, factor):
+    """What such a run says when it is resumed with another plan, and what it does then."""
+    app = learning_run(where, factor)
+    code, _, err = holdfast(where, *fake(app, "2s"), "--replan")
+    assert code == 0, err
+    assert "rows into count: 50 /s as profiled" in err, err
+    deployment = read_spec(where / "run").deployment
+    intervals = {one.name: one.batch_epochs for one in deployment.segments if one.outputs}
+    return err, intervals, json.loads((where / "run" / "plan.json").read_text())
+
+
+def test_a_run_goes_over_to_other_intervals(tmp_path):
+    """Eight times the rows recover in time only with shorter batches: the run makes them."""
+    err, intervals, plan = replanned(tmp_path, 8.0)
+    assert "would change: batches of count every 4 s instead of 8 s, because rows into" in err
+    assert intervals == {"lines": 4, "count": 4}
+    assert {item["name"]: item["batch_epochs"] for item in plan["segments"]} == intervals
+
+
+def test_a_run_does_not_go_over_to_other_cuts_by_itself(tmp_path):
+    """Twenty times the rows ask for another unit: that is said with the commands that make it."""
+    err, intervals, plan = replanned(tmp_path, 20.0)
+    assert "would change: cut after" in err
+    assert "to go over to them: holdfast plan" in err
+    assert set(intervals) == {"lines", "count"}
+    assert plan["boundaries"] == ["lines", "count"]
+
+
+def test_status_warns_of_a_promise_that_no_longer_holds(tmp_path):
+    """While the run goes on, in one line and in JSON, and the run itself says so too."""
+    app = learning_run(tmp_path, 8.0)
+    words = [sys.executable, "-c", CODE, *fake(app, "90s"), "--plan", "planned.json"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    ) as running:
+        told = []
+        for line in running.stderr:
+            told.append(line)
+            if "promise" in line or running.poll() is not None:
+                break
+        code, out, err = holdfast(tmp_path, "status", "run", "--json")
+        _, shown, _ = holdfast(tmp_path, "status", "run")
+        running.terminate()
+        running.communicate(timeout=60)
+    assert told[-1].startswith("warning: the promise no longer holds: count would take"), told
+    assert code == 0, err
+    (warning,) = json.loads(out)["warnings"]
+    assert "because of rows into count: 50 /s as profiled, 400 /s now" in warning
+    assert warning.endswith(f"holdfast plan {app} --from run plans again")
+    assert "the promise no longer holds: count" in " ".join(shown.split())

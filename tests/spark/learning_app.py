@@ -13,7 +13,7 @@ from holdfast.pipeline import Parquet, Pipeline, Rate
 PROFILED = 50
 """Rows per second when it was profiled."""
 ROWS_PER_SECOND = 800
-BURN_S = 1e-3
+BURN_S = 5e-4
 """CPU seconds that `burn` spends on a row."""
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
+from holdfast.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.runtime.spark.units.rehearse import _run
+from holdfast.runtime.spark.units.starting import Starting
 
 pytestmark = pytest.mark.spark
 
@@ -46,10 +51,8 @@ def files(root):
     return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_rehearsal_runs_the_functions_and_touches_nothing(spark, tmp_path, caplog):
-    """Real slices go through the user's own functions; the run directory stays as it was."""
-    note, run = tmp_path / "note", tmp_path / "run"
-    app = pipeline(str(note))
+def published(spark, app, run):
+    """A run whose source has published three slices; gives its deployment."""
     deployment = deploy(app, cuts="all")
     host = SparkUnitHost(deployment, app, run, spark=spark)
     source = next(unit for unit in deployment.units() if unit.segment == "rows")
@@ -59,6 +62,14 @@ def test_a_rehearsal_runs_the_functions_and_touches_nothing(spark, tmp_path, cap
     while log.slice("rows.0#0", 2) is None:
         assert dt.datetime.now(dt.UTC) < deadline, host.poll()
     host.close()
+    return deployment
+
+
+def test_a_rehearsal_runs_the_functions_and_touches_nothing(spark, tmp_path, caplog):
+    """Real slices go through the user's own functions; the run directory stays as it was."""
+    note, run = tmp_path / "note", tmp_path / "run"
+    app = pipeline(str(note))
+    deployment = published(spark, app, run)
     before = files(run)
     assert not note.exists()
 
@@ -89,3 +100,24 @@ def test_a_failing_rehearsal_is_told_and_harms_nothing(spark, tmp_path, caplog):
         host.warm()
     host.close()
     assert "rehearsal of fails.0#0 failed" in caplog.text
+
+
+def test_a_spare_that_is_needed_leaves_its_rehearsals(spark, tmp_path):
+    """It has units before it has rehearsed: nothing is run for nobody from then on."""
+    note, run = tmp_path / "note", tmp_path / "run"
+    app = pipeline(str(note))
+    deployment = published(spark, app, run)
+    spare = SparkUnitHost(deployment, app, run, spark=spark)
+    unit = UnitId(segment="rows")
+    spare._units[unit] = Starting(unit, 1, 0)
+    spare.warm()
+    spare.close()
+    assert not note.exists()
+
+
+def test_a_rehearsal_under_way_is_left_when_the_node_is_needed():
+    """Its unit is stopped in the middle, and counts as not rehearsed."""
+    looks = iter([False, False, True])
+    unit = Mock(progress=Mock(report=Mock(batch=0, state="running")))
+    assert not _run(unit, lambda: next(looks))
+    unit.stop.assert_called_once()

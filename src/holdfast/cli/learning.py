@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.learning.standing import Standing
     from holdfast.pipeline import Pipeline
     from holdfast.plan import JointPlan, Plan
+    from holdfast.planners.interface import PlanRequest
     from holdfast.predict.statistics import Statistics
     from holdfast.topology.graph import Topology
 
@@ -132,15 +134,15 @@ class Keeper:
     _learned: Learned = field(init=False)
     _base: dict[str, Told] = field(default_factory=dict, init=False)
     _broken: tuple[str, ...] = field(default=(), init=False)
-    _looked: float = field(default=0.0, init=False)
-    _saved: float = field(default=0.0, init=False)
+    _looked: float = field(default=-math.inf, init=False)
+    _saved: float = field(default=-math.inf, init=False)
+    """A run that is resumed is judged at once by what it has taught before."""
 
     def __post_init__(self) -> None:
         from holdfast.rundir.paths import PROMISE
 
         self._learned = read_learned(self.run_dir)
         self._broken = tuple(_read(self.run_dir, PROMISE).get("broken", ()))
-        self._saved = time.monotonic()
 
     def look(self, view: RunView) -> None:
         """Look at a run, if it is time to; nothing counts while something recovers."""
@@ -254,19 +256,17 @@ def changes(standing: Standing, before: JointPlan, after: Plan, unit_s: float) -
 
 
 def replanned(promised: Promised, learned: Learned, *, say: Say, another: str) -> JointPlan:
-    """The plan to go on with: made again with the same bounds, if only its settings change.
+    """The plan to go on with: made again with the same bounds.
 
-    Nodes are as many as before unless the bounds cannot be kept with them. Another cut or follower
-    is said, with what it would take (`another`), and the plan before goes on; so it does where no
-    plan keeps the bounds any more.
+    Nodes are as many as before unless the bounds cannot be kept with them. Where the best plan has
+    other cuts or followers, that is said, with what it would take (`another`), and the best with
+    those that there are is gone on with. Where no plan keeps the bounds, the one before is.
     """
     from holdfast.learning.difference import beyond_settings, tell
     from holdfast.learning.standing import seconds_per_unit
-    from holdfast.plan import JointPlan
     from holdfast.planners.interface import PlanRequest
-    from holdfast.planners.planning import plan_topology
 
-    before = promised.plan
+    before, unit_s = promised.plan, seconds_per_unit(promised.topology)
     now = promised.standing(learned)
     for drift in now.drifts:
         say(drift.words)
@@ -279,19 +279,38 @@ def replanned(promised: Promised, learned: Learned, *, say: Say, another: str) -
         max_replicas=before.max_replicas,
         nodes=max(1, len(before.nodes)),
     )
-    after = plan_topology(promised.topology, request, method="joint")
-    if not after.feasible:
-        after = plan_topology(promised.topology, replace(request, nodes=None), method="joint")
-    if not isinstance(after, JointPlan) or not after.feasible:
-        say(f"no plan keeps the bounds any more, so the one before goes on: {after.note}")
+    after = _planned(promised, request)
+    if after is None:
+        say("no plan keeps the bounds any more, so the one before goes on")
         return before
-    found = changes(now, before, after, seconds_per_unit(promised.topology))
+    found = changes(now, before, after, unit_s)
     tell(found, say)
     beyond = beyond_settings(found)
-    if beyond:
-        say(f"{len(beyond)} of these need other units, so the plan before goes on; {another}")
+    if not beyond:
+        return after
+    say(f"{len(beyond)} of these need other units; {another}")
+    cut = set(before.boundaries)
+    uncut = [one.name for one in promised.topology.operators if one.name not in cut]
+    same = replace(request, required=before.boundaries, forbidden=tuple(uncut))
+    kept = _planned(promised, same)
+    if kept is None or beyond_settings(found := changes(now, before, kept, unit_s)):
+        say("with the units there are no plan keeps the bounds, so the one before goes on")
         return before
-    return after
+    say("with the units there are:")
+    tell(found, say)
+    return kept
+
+
+def _planned(promised: Promised, request: PlanRequest) -> JointPlan | None:
+    """A plan that keeps the bounds, on more nodes if it takes them; None: there is none."""
+    from holdfast.plan import JointPlan
+    from holdfast.planners.planning import plan_topology
+
+    for asked in (request, replace(request, nodes=None)):
+        found = plan_topology(promised.topology, asked, method="joint")
+        if isinstance(found, JointPlan) and found.feasible:
+            return found
+    return None
 
 
 def replan_run(
@@ -318,7 +337,7 @@ def replan_run(
             hint=f"holdfast profile {app}",
         )
     another = (
-        f"for the other: holdfast plan {app} --from {run_dir} -o PLAN.json with the bounds, "
+        f"to go over to them: holdfast plan {app} --from {run_dir} -o PLAN.json with the bounds, "
         f"then holdfast run {app} --plan PLAN.json -d {run_dir}"
     )
     return replanned(promised, read_learned(run_dir), say=say, another=another)

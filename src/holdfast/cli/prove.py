@@ -17,6 +17,7 @@ from holdfast.cli.deployment import (
     plan_nodes,
     plan_spares,
     plan_together,
+    planned_order,
     require_apart,
 )
 from holdfast.cli.tentative import NEVER, tentative
@@ -146,6 +147,7 @@ def made_proving(
         if max_recovery is None
         else parse_time(max_recovery, where="--max-recovery"),
         tentative=tentative(tentative_after or NEVER, pipeline, deployment, plan),
+        recovery_order=planned_order(pipeline, deployment, "inc"),
     )
     require_apart(deployment, nodes=count, domains=proving.domains)
     return proving

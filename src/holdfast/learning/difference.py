@@ -68,7 +68,7 @@ def _intervals(was: PlannedSegment, one: PlannedSegment, seconds: float) -> list
         found.append(PlanChange(kind="batches", what=what, about=(one.name,)))
     if was.snapshot_batches != one.snapshot_batches and one.snapshot_interval is not None:
         what = (
-            f"snapshots of {one.name} every {one.snapshot_batches} batches "
+            f"snapshots of {one.name} every {_counted(one.snapshot_batches, 'batch', 'es')} "
             f"instead of {was.snapshot_batches}"
         )
         found.append(PlanChange(kind="snapshots", what=what, about=(one.name,)))
@@ -141,5 +141,5 @@ def _apart(these: Sequence[str], those: Sequence[str]) -> list[str]:
     return [name for name in these if name not in those]
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+def _counted(number: int, word: str, more: str = "s") -> str:
+    return f"{number} {word}{'' if number == 1 else more}"

@@ -76,6 +76,8 @@ class Expected:
 
     operators: tuple[str, ...]
     """Names, the output operator last."""
+    reads: tuple[str, ...]
+    """Segments that it reads."""
     rate_in: float
     """Rows per second that it reads from outside."""
     batch_s: float
@@ -94,15 +96,18 @@ def refined(
 ) -> tuple[Statistics, tuple[Drift, ...]]:
     """Statistics as they are now, and what has changed; `expect` tells what follows from some.
 
+    Segments come upstream first. One that has made too few batches to tell, which may be because it
+    gets too much to do, gets as many rows more as those that it reads.
     Batches are compared with what is expected once rates and state are as they are now, so that
     longer batches that more rows explain are not counted twice.
     """
     expected = expect(statistics)
     operators = dict(statistics.operators)
     drifts: list[Drift] = []
+    factors: dict[str, float] = {}
     for name, one in expected.items():
         seen = learned.segments.get(name, ())
-        drifts += _rate(name, one, seen, operators)
+        drifts += _rate(name, one, seen, operators, factors)
         drifts += _state(name, one, seen, operators)
     flowing = replace(statistics, operators=dict(operators))
     again = expect(flowing) if drifts else expected
@@ -135,15 +140,25 @@ def agreed(values: Sequence[float], expected: float) -> float | None:
 
 
 def _rate(
-    name: str, one: Expected, seen: Sequence[Seen], operators: dict[str, OperatorStatistics]
+    name: str,
+    one: Expected,
+    seen: Sequence[Seen],
+    operators: dict[str, OperatorStatistics],
+    factors: dict[str, float],
 ) -> list[Drift]:
     rates = [look.rate_in for look in seen if look.rate_in is not None]
-    change = changed(rates, one.rate_in)
-    if change is None:
+    change, drifts, samples = changed(rates, one.rate_in), [], len(rates)
+    factor = 1.0
+    if change is not None:
+        # A mean, not a median: behind a window rows come in bursts.
+        now, samples = numbers.fmean(rates[change.first :]), len(rates) - change.first
+        factor = now / one.rate_in
+        drifts = [_drift("rate", name, one.rate_in, now, samples)]
+    elif len(rates) < ENOUGH and one.reads:
+        factor = numbers.fmean(factors.get(read, 1.0) for read in one.reads)
+    factors[name] = factor
+    if factor == 1.0:
         return []
-    # A mean, not a median: behind a window rows come in bursts.
-    now = numbers.fmean(rates[change.first :])
-    factor, samples = now / one.rate_in, len(rates) - change.first
     for member in one.operators:
         known = operators.get(member, OperatorStatistics())
         operators[member] = replace(
@@ -152,7 +167,7 @@ def _rate(
             output_rate=_scaled(known.output_rate, factor, samples),
             state_change=_scaled(known.state_change, factor, samples),
         )
-    return [_drift("rate", name, one.rate_in, now, samples)]
+    return drifts
 
 
 def _state(

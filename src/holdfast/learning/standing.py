@@ -18,7 +18,7 @@ from holdfast.learning.refine import Drift, Expected, lost_together, refined
 from holdfast.learning.samples import Learned
 from holdfast.plan import JointPlan
 from holdfast.predict.recovery import Prediction, RecoveryModel
-from holdfast.predict.segments import SegmentPlan
+from holdfast.predict.segments import SegmentPlan, inputs_of
 from holdfast.predict.statistics import Statistics
 from holdfast.quantities import TIME_UNITS
 from holdfast.topology.graph import Topology
@@ -130,6 +130,7 @@ def expectations(
     work = np.median(paced.drawn.work, axis=1) * pace.interval_s * stretch
     fixed = np.median(paced.drawn.fixed, axis=1) * stretch
     scale = seconds_per_unit(topology)
+    names, inputs = [one.name for one in plan.segments], inputs_of(topology, segments)
     found = {}
     for i, segment in enumerate(segments):
         inside = set(segment.operators)
@@ -138,6 +139,7 @@ def expectations(
         planned = plan.segments[i]
         found[planned.name] = Expected(
             operators=planned.operators,
+            reads=tuple(names[j] for j in inputs[i]),
             rate_in=sum(float(model.load.emitted.value[u]) for u in read),
             batch_s=float(fixed[i] + work[i]),
             state_bytes=float(model.load.state.value[list(segment.operators)].sum()),

@@ -49,7 +49,7 @@ def main() -> None:
         os.chdir(app_folder(args.app))
         if args.takeovers:
             watched = measure_takeovers(
-                load_pipeline(args.app), args.folder, lambda text: tell(say=text)
+                load_pipeline(args.app), args.folder, lambda text: tell(say=text), args.seconds
             )
             tell(takeovers=[asdict(one) for one in watched])
             os._exit(0)

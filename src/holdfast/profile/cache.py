@@ -55,6 +55,23 @@ def save_machine(machine: MachineStatistics) -> Path:
     return path
 
 
+def measured_here(measure: Measure) -> bool:
+    """Whether a number was measured on this machine, and not assumed or taken from another one."""
+    return measure.samples > 0 and not measure.how.startswith(_ELSEWHERE)
+
+
+def tells(machine: MachineStatistics, word: str) -> bool:
+    """Whether any number of a machine says so of how it was measured."""
+    found: list[bool] = []
+
+    def look(how: str) -> str:
+        found.append(word in how)
+        return how
+
+    _retold(machine, look)
+    return any(found)
+
+
 def known_machine() -> MachineStatistics:
     """The numbers of an earlier profile, or those of the reference machine; each says which."""
     path = machine_path()

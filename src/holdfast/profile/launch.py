@@ -7,6 +7,7 @@ that hangs, leaves nothing behind, and what Java prints disturbs nobody.
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import subprocess
@@ -20,7 +21,9 @@ from typing import Any
 
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.predict.statistics import Statistics, parse_statistics
-from holdfast.profile.cache import cores, is_known, save_machine
+from holdfast.profile.budget import budget_for
+from holdfast.profile.cache import cores, is_known, save_machine, tells
+from holdfast.profile.cpu import DISTURBED
 from holdfast.profile.recoveries import measure_recoveries
 from holdfast.profile.taken import Takeover, with_takeovers
 from holdfast.rundir.application import absolute_app
@@ -48,12 +51,18 @@ def measure(
             *(["--machine"] if machine_too else []),
         ]
         found = _statistics(_apart(target, seconds, folder, options, say=say))
-        found = with_takeovers(found, _watched(target, folder, say))
+        left_s = math.inf
+        if not thorough and not machine_too:
+            left_s = max(0.0, budget_for(len(found.operators)).total_s + began - time.monotonic())
+        found = with_takeovers(found, _watched(target, folder, left_s, say))
         say(f"profiled in {time.monotonic() - began:.0f} s")
         if not machine_too:
             return found
         machine = measure_recoveries(found.machine, folder / "recoveries", say=say)
-        save_machine(machine)
+        if tells(machine, DISTURBED) and not thorough:
+            say("other load disturbed this: the next profile measures the machine again")
+        else:
+            save_machine(machine)
         return replace(found, machine=machine)
 
 
@@ -61,10 +70,10 @@ def _statistics(message: Mapping[str, Any]) -> Statistics:
     return parse_statistics(message["statistics"], origin="the profile")
 
 
-def _watched(app: str, folder: Path, say: Say) -> list[Takeover]:
+def _watched(app: str, folder: Path, left_s: float, say: Say) -> list[Takeover]:
     """Takeovers on a spare; none if that fails: what was measured before is still good."""
     try:
-        found = _apart(app, 0.0, folder, ["--takeovers"], say=say)
+        found = _apart(app, left_s, folder, ["--takeovers"], say=say)
     except (BadInputError, CheckFailedError) as error:
         say(f"takeovers could not be watched: {error}")
         return []

@@ -84,6 +84,8 @@ class Proving:
     """Slices per unit that tell what its normal lag is, before the first fault."""
     tentative: Tentative = field(default_factory=Tentative)
     """When results go on without an input that is gone."""
+    recovery_order: tuple[str, ...] = ()
+    """Units, by name, the first to come back first; none: upstream first."""
 
     @property
     def policy(self) -> Policy:
@@ -98,6 +100,7 @@ class Proving:
             alone=tuple(own),
             together=self.together,
             tentative=self.tentative,
+            recovery_order=self.recovery_order,
             crashes=RestartBudget(limit=self.faults + 20, window_s=300.0, delay_s=0.0),
             breaker=BreakerPolicy(losses=self.faults + 20),
         )

@@ -355,13 +355,29 @@ def test_a_promise_that_nothing_can_keep_goes_on_as_it_was(plan):
     assert any("no plan keeps the bounds any more" in line for line in said)
 
 
-def test_other_cuts_are_said_with_what_they_take(plan):
-    """A plan that fuses what runs apart needs other units: the run goes on as it was."""
-    other = replace(plan, boundaries=(*plan.boundaries, "more"))
-    after, said = replan(other, 1.0)
-    assert after == other
-    assert "would change: no cut after more" in said
-    assert said[-1] == "1 of these need other units, so the plan before goes on; plan anew"
+def test_other_cuts_are_said_with_what_they_take():
+    """A plan that fuses what runs apart needs other units: the run goes on with those it has."""
+    topology = Topology(
+        name="words",
+        operators=(Operator(name="lines"), Operator(name="split"), Operator(name="count")),
+        edges=(Edge(source="lines", target="split"), Edge(source="split", target="count")),
+        rates={"lines": 1000.0},
+    )
+    split = OperatorStatistics(input_rate=Measure(value=1000.0, samples=9))
+    known = replace(STATISTICS, operators={**STATISTICS.operators, "split": split})
+    request = PlanRequest(statistics=known, max_recovery=6.0, max_replicas=0, required=("split",))
+    before = plan_topology(topology, request, method="joint")
+    assert "split" in before.boundaries
+    said = []
+    promised = Promised(plan=before, topology=topology, statistics=known)
+    after = replanned(promised, Learned(), say=said.append, another="plan anew")
+    assert after.boundaries == before.boundaries
+    assert said == [
+        "would change: no cut after split",
+        "1 of these need other units; plan anew",
+        "with the units there are:",
+        "would change: nothing",
+    ]
 
 
 def test_a_run_without_a_plan_teaches_no_plan(tmp_path):

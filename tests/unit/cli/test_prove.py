@@ -48,6 +48,9 @@ def test_a_proof_that_holds_exits_0(cli):
     assert "results exact: 500 rows" in result.output
     assert asked[0].faults == 3
     assert asked[0].spares == 1
+    # Units come back in the order in which they do in a run.
+    units = [str(unit) for unit in asked[0].deployment.units()]
+    assert sorted(asked[0].recovery_order) == sorted(units)
 
 
 def test_a_few_broken_bounds_are_not_hidden(cli):

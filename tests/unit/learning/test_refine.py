@@ -34,6 +34,7 @@ def expect(statistics, work=5e-5):
     return {
         "count": Expected(
             operators=("count",),
+            reads=("lines",),
             rate_in=count.input_rate.value,
             batch_s=0.2 + count.batch_fixed.value + work_s,
             state_bytes=count.state_size.value,
@@ -130,6 +131,19 @@ def test_recoveries_teach_restores_and_detection():
     assert len(build.values) == 4
     assert {drift.number for drift in drifts} == {"restore", "detection"}
     assert found.machine.detection.value == pytest.approx(0.4)
+
+
+def test_a_segment_that_never_gets_done_has_the_rows_of_what_it_reads():
+    """Without a batch nothing is known of it, but that what it reads gets twice the rows."""
+
+    def two(statistics):
+        lines = replace(expect(STATISTICS)["count"], operators=("lines",), reads=())
+        return {"lines": lines, **expect(statistics)}
+
+    learned = Learned(segments={"lines": (Seen(rate_in=2000.0),) * 20})
+    found, (drift,) = refined(STATISTICS, two, learned)
+    assert drift.segment == "lines"
+    assert found.operators["count"].input_rate.value == pytest.approx(2000.0)
 
 
 def test_too_few_samples_teach_nothing():

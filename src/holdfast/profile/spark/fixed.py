@@ -21,17 +21,11 @@ from holdfast.deployment import Segment
 from holdfast.pipeline import Pipeline
 from holdfast.predict.statistics import Measure
 from holdfast.profile import estimate
-from holdfast.profile.cache import cores
-from holdfast.profile.cpu import Elsewhere, load_average
+from holdfast.profile.cpu import DISTURBED, load_average, when_calm
 from holdfast.profile.spark.collect import Collected
 from holdfast.profile.spark.operators import samples
 from holdfast.profile.spark.replay import Build, Replay, Sample
 from holdfast.runtime.spark.frames.compile import build
-
-TRIES = 2
-"""How often batches are timed at most, if other load disturbs them."""
-CALM = 0.25
-"""Share of the cores that others may keep busy meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +82,7 @@ class FixedCosts:
             "update" if upsert else "append",
         )
         reading = self._reading[inputs]
-        load = load_average() + ("" if timed.calm else ", disturbed by other load")
+        load = load_average() + ("" if timed.calm else f", {DISTURBED}")
         per_batch = _more(timed.usual, reading.usual, f"batches of about one epoch, {load}")
         if not timed.first:
             return per_batch, None
@@ -114,14 +108,7 @@ class FixedCosts:
 
     def _steady(self, replay: Replay, amount: float) -> tuple[Sequence[float], bool]:
         """Durations of batches; those that other load disturbed are set aside and made again."""
-        tried = []
-        for _ in range(TRIES):
-            meanwhile = Elsewhere()
-            seconds = replay.steady(amount, self.rounds.batches)
-            tried.append((meanwhile.cores(), seconds))
-            if tried[-1][0] <= CALM * cores():
-                return seconds, True
-        return min(tried, key=lambda one: one[0])[1], False
+        return when_calm(lambda: replay.steady(amount, self.rounds.batches))
 
 
 def _only_read(frames: Mapping[str, DataFrame]) -> DataFrame:

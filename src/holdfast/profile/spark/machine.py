@@ -24,8 +24,8 @@ from pyspark.sql.types import StructType
 from holdfast.deployment import Boundary
 from holdfast.predict.statistics import Affine, MachineStatistics, Measure
 from holdfast.profile import estimate
-from holdfast.profile.cache import cores
-from holdfast.profile.cpu import load_average
+from holdfast.profile.cache import cores, measured_here
+from holdfast.profile.cpu import CALM, DISTURBED, Elsewhere, load_average, when_calm
 from holdfast.profile.spark.replay import Replay, Sample, Seen, drop, read_only
 from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
@@ -74,8 +74,11 @@ def measure_machine(
     say: Say,
     care: Care | None = None,
 ) -> MachineStatistics:
-    """The machine's numbers but for those of recoveries, which stay as they are known."""
-    bench = _Bench(spark, folder, care or Care())
+    """The machine's numbers but for those of recoveries, which stay as they are known.
+
+    If others kept the cores busy meanwhile, the numbers that rest on the clock say so.
+    """
+    bench, meanwhile = _Bench(spark, folder, care or Care()), Elsewhere()
     say("measuring slices: writing and reading")
     write, read = bench.slices()
     found = _with_floors(known, bench, say)
@@ -83,6 +86,9 @@ def measure_machine(
     state_write = bench.state_write()
     state_read = bench.state_read()
     log_read = bench.log_read()
+    if meanwhile.cores() > CALM * cores():
+        fixed = replace(state_read.fixed, how=f"{state_read.fixed.how}, {DISTURBED}")
+        state_read = replace(state_read, fixed=fixed)
     return replace(
         found,
         slice_write=write,
@@ -101,13 +107,21 @@ def measure_floors(
 
 
 def _with_floors(known: MachineStatistics, bench: _Bench, say: Say) -> MachineStatistics:
+    """Batches with nothing in them; where they are disturbed, what was measured before stays."""
     say("measuring batches with nothing in them")
-    floor, cpu = bench.floor("copy", _copy, "append")
-    kept_floor, _ = bench.floor("kept", _keep, "update")
+    (floor, cpu), calm = when_calm(lambda: bench.floor("copy", _copy, "append"))
+    (kept_floor, _), kept_calm = when_calm(lambda: bench.floor("kept", _keep, "update"))
+    told = load_average()
+    if not (calm and kept_calm):
+        if measured_here(known.batch_floor):
+            say("other load disturbed them: what an earlier profile has measured is taken")
+            return replace(known, cores=cores())
+        told = f"{told}, {DISTURBED}"
+        floor = replace(floor, how=f"{floor.how}, {DISTURBED}")
     fixed = Measure(
         value=max(0.0, kept_floor.value - floor.value),
         samples=kept_floor.samples,
-        how=f"what an empty batch takes longer that keeps state, {load_average()}",
+        how=f"what an empty batch takes longer that keeps state, {told}",
     )
     return replace(
         known,

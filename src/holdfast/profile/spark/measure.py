@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from holdfast.deployment import Segment
 from holdfast.pipeline import Pipeline
@@ -51,13 +53,17 @@ class Work:
 def measure_on_spark(work: Work, say: Say) -> Statistics:
     """The whole profile but for recoveries, which need processes to kill."""
     began = time.monotonic()
-    say("starting Spark")
+    plain = cut_everywhere(work.pipeline)
+    alone = [one.name for one in plain.segments if one.kind != "exporter"]
+    budget = budget_for(len(alone))
+    whole = "" if work.thorough or work.machine else f", {left_words(budget.total_s)}"
+    say(f"starting Spark{whole}")
     spark = start_session(
         "profile",
         memory_mb=MEMORY_MB,
         scratch=work.folder / "spark",
         settings=SETTINGS,
-        slots=task_slots(cut_everywhere(work.pipeline)),
+        slots=task_slots(plain),
     )
     collected = collect(
         work.pipeline, spark=spark, folder=work.folder / "run", seconds=work.seconds, say=say
@@ -75,9 +81,9 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
         rounds=Rounds() if work.thorough else Rounds(batches=5, restarts=0),
     )
     operators = {}
-    alone = [one for one in collected.deployment.segments if one.kind != "exporter"]
-    budget, first_at = budget_for(len(alone)), time.monotonic()
-    for done, segment in enumerate(alone):
+    segments = [one for one in collected.deployment.segments if one.kind != "exporter"]
+    first_at = time.monotonic()
+    for done, segment in enumerate(segments):
         now = time.monotonic()
         left = budget.left_s(now - began, done, now - first_at)
         told = "" if work.thorough else f", {left_words(left)}"
@@ -85,30 +91,9 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
         sizing = THOROUGH
         if not work.thorough:
             sizing = replace(QUICK, budget_s=min(QUICK.budget_s, budget.each_s(now - began, done)))
-        found = operator_statistics(
-            work.pipeline,
-            collected.deployment,
-            segment,
-            collected.records,
-            sizes=sizes,
-            state=_state(collected, segment),
-        )
-        cost = operator_cost(
-            work.pipeline,
-            collected,
-            segment,
-            spark=spark,
-            folder=work.folder / "replay" / segment.name,
-            sizing=sizing,
-        )
+        found = _alone(work, collected, segment, spark=spark, sizes=sizes, sizing=sizing)
         per_batch, first = fixed.of(segment) or (None, None)
-        found = replace(
-            found,
-            cost=cost,
-            batch_fixed=per_batch,
-            first_fixed=first,
-            stores=_stores(collected, segment),
-        )
+        found = replace(found, batch_fixed=per_batch, first_fixed=first)
         operators[segment.name] = _apart(found, machine)
     _inherit_skew(work.pipeline, operators)
     return Statistics(
@@ -117,6 +102,35 @@ def measure_on_spark(work: Work, say: Say) -> Statistics:
         machine=machine,
         operators=operators,
     )
+
+
+def _alone(
+    work: Work,
+    collected: Collected,
+    segment: Segment,
+    *,
+    spark: SparkSession,
+    sizes: Mapping[str, Measure],
+    sizing: Sizing,
+) -> OperatorStatistics:
+    """What was counted of an operator in the run, and what its rows cost by themselves."""
+    found = operator_statistics(
+        work.pipeline,
+        collected.deployment,
+        segment,
+        collected.records,
+        sizes=sizes,
+        state=_state(collected, segment),
+    )
+    cost = operator_cost(
+        work.pipeline,
+        collected,
+        segment,
+        spark=spark,
+        folder=work.folder / "replay" / segment.name,
+        sizing=sizing,
+    )
+    return replace(found, cost=cost, stores=_stores(collected, segment))
 
 
 def _inherit_skew(pipeline: Pipeline, operators: dict[str, OperatorStatistics]) -> None:

@@ -9,6 +9,7 @@ the CPU time that both took.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from holdfast.control.events import UnitReport
 from holdfast.deployment import Deployment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline
+from holdfast.profile.budget import SPARE_S, TAKEOVER_S, left_words
 from holdfast.profile.cpu import CpuMeter
 from holdfast.profile.spark.collect import cut_everywhere, pinned
 from holdfast.profile.taken import Takeover
@@ -32,11 +34,15 @@ GENERATION = 1
 """The profile's own run was generation 0."""
 
 
-def measure_takeovers(pipeline: Pipeline, folder: Path, say: Say) -> list[Takeover]:
-    """Take over every query of a run that has ended, one at a time."""
+def measure_takeovers(
+    pipeline: Pipeline, folder: Path, say: Say, limit_s: float = math.inf
+) -> list[Takeover]:
+    """Take over every query of a run that has ended, one at a time, as far as the time goes."""
+    began = time.monotonic()
     plain = cut_everywhere(pipeline)
     run_dir = folder / "run"
-    say("warming a spare")
+    queries = [segment.name for segment in plain.segments if segment.kind == "inner"]
+    say(f"warming a spare, {left_words(SPARE_S + TAKEOVER_S * len(queries))}")
     host = SparkUnitHost(
         pinned(plain), pipeline, run_dir, keep_input=True, scratch=folder / "spare"
     )
@@ -44,10 +50,15 @@ def measure_takeovers(pipeline: Pipeline, folder: Path, say: Say) -> list[Takeov
         host.warm()
         bench = _Bench(plain, host, SliceLog(run_dir))
         bench.feed()
-        queries = [segment.name for segment in plain.segments if segment.kind == "inner"]
-        found = []
+        found, first_at = [], time.monotonic()
         for number, name in enumerate(queries, start=1):
-            say(f"taking over {name}, {number} of {len(queries)}")
+            now = time.monotonic()
+            if number > 1 and now - began > limit_s:
+                say(f"no time is left for {len(queries) - number + 1} of {len(queries)} takeovers")
+                break
+            each = (now - first_at) / (number - 1) if number > 1 else TAKEOVER_S
+            left = left_words(each * (len(queries) - number + 1))
+            say(f"taking over {name}, {number} of {len(queries)}, {left}")
             taken = bench.take_over(UnitId(segment=name))
             if taken is not None:
                 found.append(taken)

@@ -163,12 +163,16 @@ class SparkUnitHost:
     def warm(self) -> None:
         self.open()
         inner = [segment for segment in self._deployment.segments if segment.kind == "inner"]
+
+        def needed() -> bool:  # a spare may have to take over before it has rehearsed all
+            return bool(self._units)
+
         done = [
-            self._rehearsals.run(segment, self._on(segment, path), path)
+            self._rehearsals.run(segment, self._on(segment, path), path, needed)
             for segment in inner
             for path in segment.paths or ("",)
         ]
-        if not any(done):
+        if not any(done) and not needed():
             # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
             stateful = any(segment.stateful for segment in inner)
             warm_up(self.session(), warm_folder(self._scratch), stateful=stateful)

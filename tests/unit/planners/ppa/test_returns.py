@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from holdfast.planners.interface import Solve
 from holdfast.planners.ppa.fidelity import fidelity_model
-from holdfast.planners.ppa.recovery import Recovery
+from holdfast.planners.ppa.recovery import Recovery, inc
 from holdfast.planners.ppa.returns import return_order
 from holdfast.planners.ppa.units import unit_graph
+from holdfast.testing.generators.ppa import ppa_random
 from holdfast.topology.graph import Edge, Operator, Query, Topology
 
 pytestmark = pytest.mark.unit
@@ -50,6 +52,24 @@ def test_what_completes_a_result_comes_first():
     order = return_order(UNITS, "inc")
     assert set(order[:3]) == {"a", "x", "big"}
     assert average(order) > average(return_order(UNITS, "topological"))
+
+
+def test_of_what_completes_a_result_together_the_upstream_comes_first():
+    """Only all of it together is seen, and nothing can begin before what it reads."""
+    assert return_order(UNITS, "inc")[:3] == ("a", "x", "big")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sorting_upstream_first_costs_no_fidelity(seed):
+    """At every moment results are as complete as by the order that was planned."""
+    units = ppa_random(seed=seed, operators=6)
+    model = fidelity_model(units)
+    times = tuple(float(k + 1) for k in range(model.size))
+    recovery = Recovery(model=model, alive=np.zeros(model.size, bool), times=times)
+    planned = inc(recovery, Solve())
+    places = [model.names.index(name) for name in return_order(units, "inc")]
+    assert sorted(places) == sorted(planned)
+    assert recovery.curve(places) == pytest.approx(recovery.curve(planned))
 
 
 def test_cuts_are_boundaries_of_the_unit_graph():

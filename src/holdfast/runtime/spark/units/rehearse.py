@@ -53,8 +53,18 @@ class Rehearsals:
         self._done: dict[tuple[str, str], bool] = {}
         self._one = threading.Lock()
 
-    def run(self, segment: Segment, make: MakeUnit, path: str = "") -> bool:
-        """Rehearse a segment, of a split on one of its paths; whether rows have got through."""
+    def run(
+        self,
+        segment: Segment,
+        make: MakeUnit,
+        path: str = "",
+        needed: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Rehearse a segment, of a split on one of its paths; whether rows have got through.
+
+        It ends at once when the node is `needed`: what is rehearsed would take the cores from what
+        is taken over.
+        """
         with self._one:
             if not self._done.get((segment.name, path)):
                 deployment = self._deployment
@@ -62,17 +72,22 @@ class Rehearsals:
                     deployment = deployment.on_path(segment.name, path)
                     segment = deployment.segment(segment.name)
                 self._done[segment.name, path] = rehearse(
-                    segment, deployment, self._real, self._folder, make
+                    segment, deployment, self._real, self._folder, make, needed
                 )
             return self._done[segment.name, path]
 
 
 def rehearse(
-    segment: Segment, deployment: Deployment, real: SliceLog, folder: Path, make: MakeUnit
+    segment: Segment,
+    deployment: Deployment,
+    real: SliceLog,
+    folder: Path,
+    make: MakeUnit,
+    needed: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Run a segment for a few batches; whether rows got through. A failure is told, not raised."""
     with laid_out(segment, deployment, real, folder) as (context, rows):
-        return _run(make(context)) and rows > 0
+        return not needed() and _run(make(context), needed) and rows > 0
 
 
 @contextlib.contextmanager
@@ -114,7 +129,7 @@ def laid_out(
         home.remove_folder(place, aside=f".{place}")
 
 
-def _run(unit: SparkUnit) -> bool:
+def _run(unit: SparkUnit, needed: Callable[[], bool]) -> bool:
     deadline = time.monotonic() + TIMEOUT_S
     unit.start()
     try:
@@ -122,6 +137,9 @@ def _run(unit: SparkUnit) -> bool:
             if unit.progress.report.state == "failed":
                 error = (unit.progress.report.error or "").rstrip().rpartition("\n")[2]
                 log.warning("rehearsal of %s failed: %s", unit.context.name, error)
+                return False
+            if needed():
+                log.info("rehearsal of %s is left for what is taken over", unit.context.name)
                 return False
             time.sleep(WAIT_S)
         return unit.progress.report.batch >= BATCHES - 1

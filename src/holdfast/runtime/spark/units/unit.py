@@ -43,6 +43,7 @@ from holdfast.runtime.spark.units.query import PlannedQuery, plan_query
 from holdfast.runtime.spark.units.share import inherit
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.birth import await_birth, follow_inputs, is_awaited
+from holdfast.runtime.units.chores import Chores
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
@@ -101,6 +102,7 @@ class SparkUnit:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=context.name, daemon=True)
         self._takeable: Takeable | None = None
+        self._chores = Chores()
         self._life: QueryLife | None = None
 
     def start(self) -> None:
@@ -373,7 +375,8 @@ class SparkUnit:
         self._account(number, record, stored.rows, context.wall.now() - began)
         self._trim(number)
         keep_commit(context, self._checkpoints(), number)
-        if context.segment.stateful and number % SIZE_EVERY == 1:
+        sized = context.segment.stateful and number % SIZE_EVERY == 1
+        if self._chores.take("size", due=sized):
             files = StateFiles(checkpoint)
             files.scan()
             self.progress.tell(state_bytes=files.restore_bytes)
@@ -444,7 +447,7 @@ class SparkUnit:
         return log.need_range(name, number)
 
     def _trim(self, number: int) -> None:
-        if self.context.trimmer.is_due(number):
+        if self._chores.take("trim", due=self.context.trimmer.is_due(number)):
             if self.context.lead.leads:
                 self.context.trimmer.trim(self.context.name)
             # This generation has shown that it runs: the next will clone its checkpoint.
@@ -457,6 +460,8 @@ class SparkUnit:
         self.progress.tell(batch=number, epoch=record.upto, batch_ms=1000 * seconds)
         if self._takeable is not None:
             self._takeable.passed(record.upto)
+        behind = self._takeable is not None and self._takeable.waiting() > 0
+        self._chores.made_batch(behind=behind)
 
     # Telling
 
