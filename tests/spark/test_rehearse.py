@@ -13,7 +13,6 @@ from holdfast.deployment import UnitId
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.start.session import start_session
 from holdfast.runtime.spark.units.rehearse import _run
 from holdfast.runtime.spark.units.starting import Starting
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from tests.unit.runtime.deployments import COUNT, COUNTED
+from tests.unit.runtime.deployments import COUNT, COUNTED, LINES
 from tests.unit.runtime.test_rescale import opened, shape
 
 from holdfast.control.elastic.load import Rescale
