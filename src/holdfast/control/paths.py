@@ -89,6 +89,14 @@ class _Split:
     looked_at: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Left:
+    """A unit that is not to run any more, and was told to end."""
+
+    at: float
+    node: str
+
+
 class PathLife:
     """Sees splits, their units and what these report; decides which path carries each."""
 
@@ -120,7 +128,7 @@ class PathLife:
         self._probes = ProbeLife(places=loads, out=out)
         self._errors: dict[str, int] = {}
         """Exceptions ever, by split and path."""
-        self._left: dict[tuple[str, int], float] = {}
+        self._left: dict[tuple[str, int], _Left] = {}
         """When generations of units were left that have not ended yet."""
 
     def begin(self, moment: Moment, *, anew: bool) -> None:
@@ -146,7 +154,7 @@ class PathLife:
         """Time has passed: probes may be due, and what was asked for may not have happened."""
         for of, ended in self._probes.lost():
             self._handle(moment, of, ended)
-        for key in [key for key, at in self._left.items() if moment.now - at > FORGET_S]:
+        for key in [key for key, one in self._left.items() if moment.now - one.at > FORGET_S]:
             del self._left[key]  # it has ended without another word
         self._hot.forget(moment.now - FORGET_S)
         for name, split in self._splits.items():
@@ -221,8 +229,17 @@ class PathLife:
         records = [(unit, self._units.of(unit)) for unit in units]
         return tuple(unit for unit, known in records if known is None or known.phase != "held")
 
+    @property
+    def restless(self) -> frozenset[str]:
+        """Nodes on which a unit that was left may not have ended yet: it may hang, or leak."""
+        return frozenset(one.node for one in self._left.values())
+
     def heard(self, moment: Moment, event: Heartbeat) -> None:
         """A live node has told how its units and its processes do."""
+        there = {(str(told.unit), told.generation) for told in event.reports}
+        for key in [key for key, one in self._left.items() if one.node == event.node]:
+            if key not in there:
+                del self._left[key]
         for told in event.reports:
             self._note_lingering(moment, event.node, told)
             place = self._place(told.unit)
@@ -297,8 +314,8 @@ class PathLife:
     def lingering(self, moment: Moment, node: str, reports: tuple[UnitReport, ...]) -> str | None:
         """Why a node is to be killed: a unit of a path that was left does not end there."""
         for told in reports:
-            since = self._left.get((str(told.unit), told.generation))
-            if since is not None and moment.now - since >= LINGER_S:
+            left = self._left.get((str(told.unit), told.generation))
+            if left is not None and moment.now - left.at >= LINGER_S:
                 del self._left[str(told.unit), told.generation]
                 return f"{told.unit} on {node} does not end though its path was left"
             if self._hot.keeps_failing(told, moment.now):
@@ -369,7 +386,8 @@ class PathLife:
         if told.state not in ("starting", "running"):
             self._left.pop(key, None)
         elif told.unit.segment in self._splits and not self._is_placed(told, node):
-            self._left.setdefault(key, moment.now)  # a leader before this one has left it
+            # A leader before this one has left it.
+            self._left.setdefault(key, _Left(at=moment.now, node=node))
 
     def _fail(
         self, moment: Moment, place: tuple[str, str], why: str, *, given_up: bool = False
@@ -387,7 +405,7 @@ class PathLife:
 
     def _handle(self, moment: Moment, name: str, event: b.BreakerEvent) -> None:
         split = self._splits[name]
-        places = None if self._hot.has(name) else len(self._probes.free())
+        places = None if self._hot.has(name) else len(self._probes.free(self.restless))
         commands = split.breakers.handle(event, moment.now, places=places)
         self._journal(moment, name, split.breakers.state, commands)
         for command in commands:
@@ -398,7 +416,7 @@ class PathLife:
                     self._leave(moment, name, keep=())
                 case b.StartProbe():
                     if not self._hot.try_out((name, command.path), command.probe):
-                        self._probes.start(moment, name, command)
+                        self._probes.start(moment, name, command, self.restless)
                 case b.StopProbe():
                     self._hot.end_trial((name, command.path))
                     self._probes.stop(moment, name, command.path)
@@ -452,7 +470,8 @@ class PathLife:
         for record in left:
             self._signs.gone(record.unit)
             if record.node is not None:
-                self._left[str(record.unit), record.generation] = moment.now
+                left_at = _Left(at=moment.now, node=record.node)
+                self._left[str(record.unit), record.generation] = left_at
         units = tuple(record.unit for record in left)
         self._out.record(PathLeft(at=moment.now, cause=moment.cause, split=name, units=units))
         for node in nodes:

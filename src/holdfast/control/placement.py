@@ -76,7 +76,10 @@ class Apart(Protocol):
 
 
 class Guests(Protocol):
-    """Who may be on a node that has no unit: probes of paths."""
+    """Who may be on a node that has no unit: probes of paths, and units that were left."""
+
+    @property
+    def restless(self) -> AbstractSet[str]: ...
 
     def make_way(self, moment: Moment, node: str) -> None: ...
 
@@ -126,7 +129,10 @@ class Placement:
             elsewhere, beside = self._replicas.elsewhere(record), self._beside(record)
             if record.unit.segment in self._policy.alone:
                 chosen = pool.choose_empty(
-                    first=not self._run.begun, keep_on=home if retry else None, shun=shun
+                    first=not self._run.begun,
+                    keep_on=home if retry else None,
+                    shun=shun,
+                    restless=self._guests.restless,
                 )
             elif elsewhere is not None:
                 chosen = pool.choose_apart(

@@ -10,6 +10,7 @@ path is probed comes after its likes: whoever is put there ends the probe.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 SLACK = 64
@@ -173,16 +174,22 @@ class Pool:
         return min(free, key=rank, default=None)
 
     def choose_empty(
-        self, *, first: bool, keep_on: str | None = None, shun: str | None = None
+        self,
+        *,
+        first: bool,
+        keep_on: str | None = None,
+        shun: str | None = None,
+        restless: AbstractSet[str] = frozenset(),
     ) -> Candidate | None:
         """The best node without a unit, or None: warm ones before others. O(nodes).
 
-        Spares are left alone while a run begins, and come first later: they have rehearsed.
+        Spares are left alone while a run begins, and come first later: they have rehearsed. On
+        `restless` nodes something has yet to end; they come last.
         """
 
         def rank(found: Candidate) -> tuple[bool, bool, bool, bool, bool, str]:
             spare = found.spare if first else not found.spare
-            last = found.node == shun
+            last = found.node == shun or found.node in restless
             away = found.node != keep_on
             return (last, away, not found.ready, found.probing, spare, found.node)
 

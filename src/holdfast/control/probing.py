@@ -7,6 +7,7 @@ the same processes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Never, Protocol
 
@@ -46,9 +47,11 @@ class ProbeLife:
         """Nodes on which a path is probed."""
         return frozenset(probe.node for probe in self._known.values())
 
-    def free(self) -> list[str]:
-        """Warm nodes without a unit and without a probe; spares first."""
-        busy = self.nodes
+    def free(self, restless: AbstractSet[str]) -> list[str]:
+        """Warm nodes without a unit and without a probe, on which nothing has yet to end; spares
+        first.
+        """
+        busy = self.nodes | restless
         found = [
             (not node.spare, node.node)
             for node in self._places.nodes.values()
@@ -56,9 +59,11 @@ class ProbeLife:
         ]
         return [name for _, name in sorted(found)]
 
-    def start(self, moment: Moment, split: str, asked: b.StartProbe) -> None:
+    def start(
+        self, moment: Moment, split: str, asked: b.StartProbe, restless: AbstractSet[str]
+    ) -> None:
         """There is a free node: breakers ask for no more probes than there are."""
-        node = self.free()[0]
+        node = self.free(restless)[0]
         self._known[split, asked.path] = _Probe(node=node, number=asked.probe)
         self._places.probe(node, begins=True)
         self._out.send(

@@ -214,6 +214,23 @@ def test_a_unit_that_does_not_end_takes_its_node_down(world):
     assert node not in world.coordinator.state.nodes
 
 
+def test_the_next_path_begins_where_the_last_one_does_not_linger():
+    """What is left may hang or leak; it is told to end, and takes its time."""
+    made = SplitWorld()
+    for name in ("n0", "n1", "n2"):
+        made.join(name)
+    made.all_run(6)
+    node = made.where(SCORE)
+    empty = ({"n0", "n1", "n2"} - {node, made.where(SRC)}).pop()
+    assert node < empty  # by their names it would be the other way round
+    made.ask("open", "model")
+    assert made.where(made.records.unit) == empty
+    made.all_run(2)
+    made.ask("close", "model")
+    made.all_run(1)
+    assert made.where(made.records.unit) == node  # it has ended there
+
+
 def test_a_unit_that_does_not_end_is_found_by_another_leader(world):
     """The one that had left its path has died since."""
     node = world.where(SCORE)

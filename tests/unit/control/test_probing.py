@@ -1,7 +1,7 @@
 """Probes of paths: each on a node without a unit, and out of the way of the first that comes."""
 
 import pytest
-from tests.unit.control.test_paths import SRC, fail, tolerant
+from tests.unit.control.test_paths import SCORE, SRC, fail, tolerant
 
 from holdfast.control import commands as c
 
@@ -75,3 +75,23 @@ def test_of_two_probes_one_waits_for_a_place():
     assert list(world.probes) == ["rules"]
     world.ended("rules", good=True)
     assert world.split.active == "rules"
+
+
+def test_nothing_is_probed_where_a_unit_lingers():
+    """It may take the memory or the processor that the probe is judged by."""
+    world = tolerant(open_s=1.0)
+    node = world.where(SCORE)
+    left = world.nodes[node].units[SCORE]
+    world.ask("open", "rules")
+    fail(world)
+    world.exit("s0")
+    for _ in range(12):
+        world.now += 0.25
+        world.nodes[node].units[SCORE] = left
+        for name in world.nodes:
+            world.beat(name)
+        world.tick()
+    assert world.probes == {}
+    del world.nodes[node].units[SCORE]
+    world.advance(0.5)
+    assert world.probes["model"].node == node
