@@ -19,9 +19,10 @@ from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import NondeterministicError, SliceLog
 from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.rescale import rescale
 from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.replicas import ALIVE, lead_of
-from holdfast.runtime.units.sources import GeneratedRows, SourceUnit
+from holdfast.runtime.units.sources import GeneratedRows, SourceUnit, parts_of
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.streams.records import Slice
 
@@ -31,13 +32,15 @@ EPOCH_S = 0.02
 DEADLINE_S = 30.0
 SOURCE = Rate(1000)
 SCHEMA = SOURCE.table(0, epoch_s=EPOCH_S).schema
-PLAN = deployed(a_source(followers=(0,)), a_sink("out", followers=(0,)), epoch_s=EPOCH_S)
+PLAN = deployed(
+    a_source(followers=(0,), max_shards=2), a_sink("out", followers=(0,)), epoch_s=EPOCH_S
+)
 
 
-def context(run, segment, replica, generation=1):
+def context(run, segment, replica, generation=1, *, change=0, shard=0):
     log = SliceLog(run)
     begin(log, PLAN)
-    unit = UnitId(segment=segment, replica=replica)
+    unit = UnitId(segment=segment, change=change, shard=shard, replica=replica)
     log.claim(unit.name, generation, replica)
     made = UnitContext(
         unit=unit,
@@ -51,9 +54,10 @@ def context(run, segment, replica, generation=1):
     return replace(made, lead=lead_of(made))
 
 
-def source(run, replica, generation=1):
-    rows = GeneratedRows(source=SOURCE, epoch_s=EPOCH_S)
-    return SourceUnit(context(run, "a", replica, generation), rows, event_time=None)
+def source(run, replica, generation=1, **unit):
+    here = context(run, "a", replica, generation, **unit)
+    rows = GeneratedRows(source=SOURCE, epoch_s=EPOCH_S, block=parts_of(here))
+    return SourceUnit(here, rows, event_time=None)
 
 
 def exporter(run, sink, replica, generation=1):
@@ -119,6 +123,34 @@ def test_the_follower_of_a_source_goes_on_and_the_old_leader_follows(tmp_path, u
     assert published[0].after == -1
     for one, other in pairwise(published):
         assert other.after == one.upto
+
+
+def test_replicas_hand_over_to_replicas(tmp_path, units):
+    """A leader is gone before its parent hands over, another one after it: the followers go on."""
+    leader, follower = start(units, source(tmp_path, 0)), start(units, source(tmp_path, 1))
+    reach(follower, 3)
+    end(leader)
+    rescale(SliceLog(tmp_path), PLAN.segment("a"), 2, reason="test")
+    heirs = [
+        start(units, source(tmp_path, replica, change=1, shard=shard))
+        for replica in (0, 1)
+        for shard in (0, 1)
+    ]
+    wait_for(lambda: follower.status().state == "ended")
+    assert follower.status().heirs == ("a.1#0", "a.1#1")
+    for heir in heirs:
+        reach(heir, 2)
+    end(*heirs[:2])
+    for heir in heirs[2:]:
+        reach(heir, heir.status().batch + 3)
+    end(*heirs[2:])
+    log = SliceLog(tmp_path)
+    seal = log.run(log.steps().seal_of("a.0#0"))
+    (first, *_), (second, *_) = (list(log.slices_from(f"a.1#{n}", 0)) for n in (0, 1))
+    assert {first.after, second.after} == {seal.end}
+    for unit in ("a.0#0", "a.1#0", "a.1#1"):
+        for one, other in pairwise(log.slices_from(unit, 0)):
+            assert other.after == one.upto
 
 
 def test_a_replica_shows_that_it_lives_while_it_does(tmp_path):

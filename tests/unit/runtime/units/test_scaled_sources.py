@@ -24,7 +24,7 @@ from holdfast.runtime.rescale import arrived, rescale, shape_of
 from holdfast.runtime.units.exporters import ExporterUnit, FunctionDelivery
 from holdfast.runtime.units.files import TakenFiles
 from holdfast.runtime.units.places import Life
-from holdfast.runtime.units.sources import SourceUnit, rows_of
+from holdfast.runtime.units.sources import SourceUnit, rows_of, split_late
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
@@ -296,13 +296,31 @@ def test_an_heir_that_comes_late_takes_over_what_another_generation_did(folder, 
     assert sleeper.claim(100, 101)["files"] == []
 
 
+def late_of(epochs):
+    """Late rows of the generator above, epoch by epoch, in one shard that never changes."""
+    found, watermark = [], None
+    for epoch in range(epochs):
+        table = GENERATED.table(epoch, epoch_s=1.0)
+        _, late, watermark = split_late(table, EVENT_TIME, watermark)
+        found += late["value"].to_pylist()
+    return found
+
+
+@pytest.mark.sample(kind="rate", seed=1)
+@pytest.mark.sample(kind="late", seed=2)
+@pytest.mark.sample(kind="files", seed=3)
+@pytest.mark.sample(kind="files", seed=4)
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("kind", ["rate", "files"])
+@pytest.mark.parametrize("kind", ["rate", "late", "files"])
 def test_any_schedule_of_scaling_and_dying(folder, kind, seed):
     """Generations die between any two steps, changes follow each other; rows come once."""
     rng = random.Random(f"{kind} {seed}")
     files = kind == "files"
-    world = World(Files(str(folder), format="text") if files else Rate(rows_per_second=6))
+    source = {"rate": Rate(rows_per_second=6), "late": GENERATED}.get(kind)
+    world = World(
+        source or Files(str(folder), format="text"),
+        event_time=EVENT_TIME if kind == "late" else None,
+    )
     files_put = 0
     for _ in range(60):
         match rng.random():
@@ -324,9 +342,10 @@ def test_any_schedule_of_scaling_and_dying(folder, kind, seed):
     world.log.run(world.log.steps().carry_out("a"))
     for _ in range(40):
         world.run(1)
-    found = world.values()
+    found = sorted(world.values() + world.late())
     assert found == list(range(files_put if files else len(found)))
     assert files or len(found) > 200
+    assert world.late() == (late_of(len(found) // 5) if kind == "late" else [])
     assert len([n for n in world.names()[1:] if n not in world.ended]) == len(
         shape_of(world.log, SEGMENT)
     )
