@@ -52,7 +52,7 @@ class Read:
     end: str
 
 
-Step = Literal["finish", "wait", "publish", "done", "put", "replan", "lost"]
+Deed = Literal["finish", "wait", "publish", "done", "put", "replan", "lost"]
 """What to do about the newest record:
 
 - finish: publish its empty slice, then look again;
@@ -66,8 +66,8 @@ Step = Literal["finish", "wait", "publish", "done", "put", "replan", "lost"]
 """
 
 
-def next_step(newest: Range | None, number: int, *, published: bool, read: Read | None) -> Step:
-    """The next step of whoever has its turn; `read` is None for the idle clock.
+def next_deed(newest: Range | None, number: int, *, published: bool, read: Read | None) -> Deed:
+    """What whoever has its turn does next; `read` is None for the idle clock.
 
     `number` is the batch of the newest record, -1 without one.
     """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.errors import CheckFailedError
 from holdfast.runtime.checkpoint.align import align
 from holdfast.runtime.log.batching import Batching
-from holdfast.runtime.units.positions import Read, SourcePosition, next_batch, next_step, stamp
+from holdfast.runtime.units.positions import Read, SourcePosition, next_batch, next_deed, stamp
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.records import Range
 
@@ -77,7 +77,7 @@ def test_an_idle_record_carries_what_a_takeover_needs():
 def test_what_is_done_next(before, published, read, step):
     """Every meeting of a newest record with what is in hand has one answer."""
     newest = records(*before)
-    assert next_step(newest, number_of(newest), published=published, read=read) == step
+    assert next_deed(newest, number_of(newest), published=published, read=read) == step
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ class Generation:
         newest = self.world.ranges[-1] if self.world.ranges else None
         published = newest is not None and newest.number in self.world.slices
         yield
-        step = next_step(newest, number_of(newest), published=published, read=read)
+        step = next_deed(newest, number_of(newest), published=published, read=read)
         if step in ("replan", "lost", "put") and self.world.generation != self.number:
             raise LeftBehindError
         yield

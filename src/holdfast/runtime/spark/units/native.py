@@ -41,7 +41,7 @@ from holdfast.runtime.units.positions import (
     Read,
     SourcePosition,
     next_batch,
-    next_step,
+    next_deed,
     stamp,
 )
 from holdfast.runtime.units.sources import (
@@ -183,7 +183,7 @@ class NativeSourceUnit(SparkUnit):
         return step
 
     def _next(self, read: Read | None) -> str:
-        return next_step(
+        return next_deed(
             self._record, self._batch_number, published=self._is_published(), read=read
         )
 
