@@ -72,16 +72,20 @@ class Floors(Restarts):
         margin: int = TRIM_MARGIN,
         shared: Container[str] = (),
         levels: int = 1,
+        keep_newest: bool = False,
     ) -> None:
         """`shared` streams may be cut by a change whose children take over the state. With `levels`
         above 1, a slice is kept until what was made of it so many boundaries further down is, so
-        that lost slices of up to one less unit in a row can be made again.
+        that lost slices of up to one less unit in a row can be made again. With `keep_newest`, the
+        newest slice of a log that goes on stays, read or not: its unit may have been killed before
+        it had committed that batch, and goes on from its watermark.
         """
         super().__init__(writer)
         self._wiring = wiring
         self._retain = retain + margin
         self._shared = shared
         self._levels = levels
+        self._keep_newest = keep_newest
 
     def trim(self, unit: str, stream: str) -> Steps[None]:
         """Trim what one unit owns: its slices and its ranges."""
@@ -313,6 +317,10 @@ class Floors(Restarts):
     def _trim_slices(self, unit: str, pin: int) -> Steps[None]:
         """Looks at no more than it removes, and one."""
         folder = slices(unit)
+        if self._keep_newest:
+            newest = yield Newest(folder)
+            item = (yield Get(folder, newest)) if newest >= 0 else None
+            pin = min(pin, item.upto - 1) if isinstance(item, Slice) else pin
         floor: Floor = yield GetFloor(folder)
         number, last = floor.number, floor.epoch
         while isinstance(item := (yield Get(folder, number)), Slice) and item.upto <= pin:
