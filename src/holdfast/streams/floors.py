@@ -73,16 +73,20 @@ class Floors(Restarts):
         margin: int = TRIM_MARGIN,
         shared: Container[str] = (),
         levels: int = 1,
+        keep_newest: bool = False,
     ) -> None:
         """`shared` streams may be halted by a change whose children take over the state. With
         `levels` above 1, a slice is kept until what was made of it so many boundaries further down
-        is, so that lost slices of up to one less unit in a row can be made again.
+        is, so that lost slices of up to one less unit in a row can be made again. With
+        `keep_newest`, the newest slice of a log that goes on stays, read or not: its unit may have
+        been killed before it had committed that batch, and goes on from its watermark.
         """
         super().__init__(writer)
         self._wiring = wiring
         self._retain = retain + margin
         self._shared = shared
         self._levels = levels
+        self._keep_newest = keep_newest
 
     def trim(self, unit: str, stream: str) -> Steps[None]:
         """Trim what one unit owns: its slices and its ranges."""
@@ -329,8 +333,7 @@ class Floors(Restarts):
     def _trim_slices(self, unit: str, pin: int) -> Steps[None]:
         """Looks at no more than it removes, and two.
 
-        A slice stays until another, or a seal, follows it: a source, and its heirs, go on from the
-        watermark that it tells.
+        What is kept as the newest stays until another slice, or a seal, follows it.
         """
         folder = slices(unit)
         floor: Floor = yield GetFloor(folder)
@@ -338,7 +341,7 @@ class Floors(Restarts):
         item = yield Get(folder, number)
         while isinstance(item, Slice) and item.upto <= pin:
             following = yield Get(folder, number + 1)
-            if following is None:
+            if following is None and self._keep_newest:
                 break
             number, last, item = number + 1, item.upto, following
         if number == floor.number:

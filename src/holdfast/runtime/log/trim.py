@@ -62,6 +62,7 @@ class Trimmer:
             retain=retain,
             shared=shared_streams(deployment),
             levels=levels,
+            keep_newest=True,
         )
 
     def is_due(self, number: int) -> bool:

@@ -167,6 +167,7 @@ class Units(ABC):
             margin=2,
             shared=("j",) if self.scenario.shared else (),
             levels=2 if self.scenario.damaged and self.broken != "levels" else 1,
+            keep_newest=self.scenario.keep_newest,
         )
 
     # A unit

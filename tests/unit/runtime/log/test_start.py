@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
+from holdfast.runtime.log.anew import begin_anew
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import (
     find_gap,
@@ -15,6 +17,7 @@ from holdfast.runtime.log.start import (
     thread_start,
     upstream_to_reset,
 )
+from holdfast.runtime.log.trim import Trimmer
 from holdfast.runtime.log.wiring import begin
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.reading import ProtocolError
@@ -221,3 +224,19 @@ def test_state_that_went_to_another_change_is_not_taken(log):
     log.records.execute(Put(slices("b.0#0"), 40, seal))
     with pytest.raises(ProtocolError, match=r"b\.0#0 handed over to change 2"):
         log.run(log.steps().birth("b.1#0"))
+
+
+def test_the_newest_slice_stays_for_the_unit_that_made_it():
+    """All who read it begin behind it; killed before its commit, its unit runs that batch again."""
+    deployment = deployed(a_source(), a_sink("out"))
+    log = SliceLog("/none", MemoryStorage())
+    begin(log, deployment)
+    for number in range(16):
+        told = {"unit": "a.0#0", "number": number, "after": number - 1, "upto": number}
+        log.records.execute(Put(ranges("a.0#0"), number, Range(**told)))
+        log.publish(Slice(**told, watermark_us=number))
+    made = begin_anew(log, deployment, {"out": 16})
+    Trimmer(log, made).trim("a.0#0")
+    assert log.floor(slices("a.0#0")).number == 15
+    require_start(log, made, UnitId(segment="a"), first=15)
+    assert log.need_slice("a.0#0", 15).watermark_us == 15
