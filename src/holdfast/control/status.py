@@ -216,7 +216,7 @@ class RunView:
     forks: tuple[ForkView, ...] = ()
     """Oldest first; at most the last one lives."""
     warnings: tuple[str, ...] = ()
-    """What `holdfast status` adds: that the run's plan does not keep its promise any more."""
+    """What `holdfast status` and `web` add: that the run's plan does not keep its promise."""
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **_RUN.dump_python(self, mode="json", by_alias=True)}
