@@ -183,7 +183,13 @@ class Keeper:
             return Promise()
         if isinstance(self.promised, str):
             return Promise(unknown=self.promised)
-        standing = self.promised.standing(self._learned, self._broken)
+        try:
+            standing = self.promised.standing(self._learned, self._broken)
+        except Exception as error:  # noqa: BLE001 - a run does not end because of its prediction
+            why = f"{type(error).__name__}: {error}"
+            self.say(f"warning: whether the promise holds is not known: {why}")
+            self.promised = why
+            return Promise(unknown=why)
         before, self.warning = self.warning, standing.warning
         if self.warning is not None and before is None:
             self.say(f"warning: {self.warning}")

@@ -295,6 +295,20 @@ def test_a_run_says_when_its_promise_breaks_and_holds_again(plan, tmp_path, monk
     assert said[-1] == "the promise holds again"
 
 
+def test_a_prediction_that_fails_ends_no_run(plan, tmp_path):
+    """A plan of another pipeline cannot be judged: that is said once, and shown from then on."""
+    other = replace(plan, segments=(replace(plan.segments[0], operators=("nobody",)),))
+    said = []
+    with Keeper(
+        tmp_path, said.append, 1.0, Promised(plan=other, topology=TOPOLOGY, statistics=STATISTICS)
+    ) as keeper:
+        keeper.save()
+    assert len(said) == 1
+    assert "'nobody'" in said[0]
+    (line,) = warnings(tmp_path)
+    assert line.startswith("whether the promise holds is not known")
+
+
 def test_a_run_without_a_profile_says_that_nobody_knows(plan, tmp_path):
     """A plan that was made from numbers elsewhere is not silently taken to hold."""
     (tmp_path / "app.py").write_text(
