@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 def status(run: Run = None, run_dir: RunDir = None, as_json: Json = False) -> None:
     """Show units, nodes and recoveries of a running pipeline."""
+    from holdfast.rundir.promise import warnings
+
     directory = find_run(run, run_dir)
     with client_of(directory) as client:
         view = client.status()
-    view = replace(view, warnings=_warnings(directory))
+    view = replace(view, warnings=warnings(directory))
     if as_json:
         print(json.dumps(view.to_json()))  # noqa: T201
     else:
@@ -94,13 +96,6 @@ def stop(
 
 def _say(as_json: bool, text: str, **result: Any) -> None:
     print(json.dumps(result) if as_json else text)  # noqa: T201
-
-
-def _warnings(directory: Path) -> tuple[str, ...]:
-    from holdfast.cli.learning import warnings
-    from holdfast.rundir.spec import read_spec
-
-    return warnings(directory, read_spec(directory).app)
 
 
 def _show(directory: Path, view: RunView) -> None:

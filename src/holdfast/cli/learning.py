@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.plan import JointPlan, Plan
     from holdfast.planners.interface import PlanRequest
     from holdfast.predict.statistics import Statistics
+    from holdfast.rundir.promise import Promise
     from holdfast.topology.graph import Topology
 
 Say = Callable[[str], None]
@@ -27,7 +28,6 @@ SAMPLE_S = 5.0
 """Time between two looks that are kept."""
 SAVE_S = 30.0
 """Time between two times that the promise is looked at, and everything is written down."""
-PROMISE_FORMAT = "holdfast-promise/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +139,10 @@ class Keeper:
     """A run that is resumed is judged at once by what it has taught before."""
 
     def __post_init__(self) -> None:
-        from holdfast.rundir.paths import PROMISE
+        from holdfast.rundir.promise import read_promise
 
         self._learned = read_learned(self.run_dir)
-        self._broken = tuple(_read(self.run_dir, PROMISE).get("broken", ()))
+        self._broken = read_promise(self.run_dir).broken
 
     def look(self, view: RunView) -> None:
         """Look at a run, if it is time to; nothing counts while something recovers."""
@@ -162,55 +162,48 @@ class Keeper:
 
     def save(self) -> None:
         """Judge the promise and write all down; a run goes on if that fails, and learns on."""
-        from holdfast.rundir.paths import LEARNED, PROMISE
+        from holdfast.rundir.paths import LEARNED
+        from holdfast.rundir.promise import write_promise
         from holdfast.storage import open_storage
 
         self._saved = time.monotonic()
         try:
-            store = open_storage(self.run_dir)
-            store.replace(LEARNED, json.dumps(self._learned.to_json()).encode())
-            store.replace(PROMISE, json.dumps(self._judged()).encode())
+            learned = json.dumps(self._learned.to_json()).encode()
+            open_storage(self.run_dir).replace(LEARNED, learned)
+            write_promise(self.run_dir, self._judged())
         except OSError as error:
             if not self._failed:
                 self.say(f"warning: what this run teaches cannot be kept: {error}")
             self._failed = True
 
-    def _judged(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"format": PROMISE_FORMAT, "warning": None, "broken": [], "why": []}
+    def _judged(self) -> Promise:
+        from holdfast.rundir.promise import Promise
+
         if self.promised is None:
-            return found
+            return Promise()
         if isinstance(self.promised, str):
-            return {**found, "unknown": self.promised}
-        standing = self.promised.standing(self._learned, self._broken)
+            return Promise(unknown=self.promised)
+        try:
+            standing = self.promised.standing(self._learned, self._broken)
+        except Exception as error:  # noqa: BLE001 - a run does not end because of its prediction
+            why = f"{type(error).__name__}: {error}"
+            self.say(f"warning: whether the promise holds is not known: {why}")
+            self.promised = why
+            return Promise(unknown=why)
         before, self.warning = self.warning, standing.warning
         if self.warning is not None and before is None:
             self.say(f"warning: {self.warning}")
         elif self.warning is None and before is not None:
             self.say("the promise holds again")
         self._broken = tuple(standing.broken)
-        why = [one.words for one in standing.drifts]
-        return {**found, "warning": self.warning, "broken": list(self._broken), "why": why}
+        drifts = tuple(one.words for one in standing.drifts)
+        return Promise(warning=self.warning, broken=self._broken, drifts=drifts)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.save()
-
-
-def warnings(run_dir: Path, app: str) -> tuple[str, ...]:
-    """That the promise of a run no longer holds, in one line; nothing if it does."""
-    from holdfast.rundir.paths import PROMISE
-
-    found = _read(run_dir, PROMISE)
-    if found.get("format") != PROMISE_FORMAT:
-        return ()
-    if found.get("unknown"):
-        return (f"whether the promise holds is not known: {found['unknown']}",)
-    if not found.get("warning"):
-        return ()
-    again = f"holdfast plan {app or 'APP'} --from {run_dir} plans again"
-    return (f"{found['warning']}; {again}",)
 
 
 def keep_plan(run_dir: Path, plan: Plan | None) -> None:

@@ -216,7 +216,7 @@ class RunView:
     forks: tuple[ForkView, ...] = ()
     """Oldest first; at most the last one lives."""
     warnings: tuple[str, ...] = ()
-    """What `holdfast status` adds: that the run's plan does not keep its promise any more."""
+    """What `holdfast status` and `web` add: that the run's plan does not keep its promise."""
 
     @property
     def given_up(self) -> tuple[UnitView, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol
 
 from holdfast.control.client import ControlClient
 from holdfast.control.status import RunView
 from holdfast.deployment import Deployment
+from holdfast.rundir.promise import warnings
 from holdfast.rundir.spec import read_spec
 
 
@@ -43,7 +45,7 @@ class RunDoor:
 
     def status(self) -> RunView:
         with self._client() as client:
-            return client.status()
+            return replace(client.status(), warnings=warnings(self._run_dir))
 
     def kill(self, node: str) -> None:
         with self._client() as client:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +20,6 @@ from holdfast.cli.learning import (
     replanned,
     run_plan,
     told_by,
-    warnings,
 )
 from holdfast.cli.profiles import Grounds
 from holdfast.control.status import RunView
@@ -31,6 +31,7 @@ from holdfast.plan import FtcPlan
 from holdfast.planners.interface import PlanRequest
 from holdfast.planners.planning import plan_topology
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
+from holdfast.rundir.promise import Promise, read_promise, warnings, write_promise
 from holdfast.topology.graph import Edge, Operator, Topology
 
 pytestmark = pytest.mark.unit
@@ -273,16 +274,17 @@ def test_a_run_goes_on_when_nothing_can_be_kept(tmp_path, monkeypatch):
     assert said == ["warning: what this run teaches cannot be kept: no space left"]
 
 
-def test_a_run_says_when_its_promise_breaks_and_holds_again(plan, tmp_path):
+def test_a_run_says_when_its_promise_breaks_and_holds_again(plan, tmp_path, monkeypatch):
     """Once each; what status shows is in the run directory, in one line."""
     promised = Promised(plan=plan, topology=TOPOLOGY, statistics=STATISTICS)
     store, said = tmp_path / "learned.json", []
+    monkeypatch.setattr("holdfast.rundir.promise.read_spec", lambda _: Mock(app="app.py"))
     for factor in (4.0, 4.0, 1.0):
         store.write_text(json.dumps(learned(plan, factor).to_json()))
         keeper = Keeper(tmp_path, said.append, 1.0, promised)
         keeper.save()
         keeper.save()
-        told = warnings(tmp_path, "app.py")
+        told = warnings(tmp_path)
         assert len(told) == (0 if factor == 1.0 else 1)
         if told:
             assert told[0].startswith("the promise no longer holds: count")
@@ -291,6 +293,20 @@ def test_a_run_says_when_its_promise_breaks_and_holds_again(plan, tmp_path):
     keeper.warning = "it did not"
     keeper.save()
     assert said[-1] == "the promise holds again"
+
+
+def test_a_prediction_that_fails_ends_no_run(plan, tmp_path):
+    """A plan of another pipeline cannot be judged: that is said once, and shown from then on."""
+    other = replace(plan, segments=(replace(plan.segments[0], operators=("nobody",)),))
+    said = []
+    with Keeper(
+        tmp_path, said.append, 1.0, Promised(plan=other, topology=TOPOLOGY, statistics=STATISTICS)
+    ) as keeper:
+        keeper.save()
+    assert len(said) == 1
+    assert "'nobody'" in said[0]
+    (line,) = warnings(tmp_path)
+    assert line.startswith("whether the promise holds is not known")
 
 
 def test_a_run_without_a_profile_says_that_nobody_knows(plan, tmp_path):
@@ -307,12 +323,28 @@ def test_a_run_without_a_profile_says_that_nobody_knows(plan, tmp_path):
     assert why.startswith("there is no ")
     with Keeper(tmp_path, pytest.fail, 1.0, why):
         pass
-    (line,) = warnings(tmp_path, app_file)
+    (line,) = warnings(tmp_path)
     assert line.startswith("whether the promise holds is not known: there is no ")
     (tmp_path / ".holdfast").mkdir()
     (tmp_path / ".holdfast" / "words.profile.json").write_text(dump_statistics(STATISTICS))
     assert isinstance(promised_by(app_file, pipeline, plan), Promised)
     assert promised_by(app_file, pipeline, FtcPlan(algorithm="by hand", feasible=True)) is None
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [
+        Promise(),
+        Promise(unknown="no profile"),
+        Promise(warning="it does not", broken=("count",), drifts=("rows into count",)),
+    ],
+)
+def test_what_is_promised_is_read_as_it_was_written(promise, tmp_path):
+    """And what another version wrote says nothing."""
+    write_promise(tmp_path, promise)
+    assert read_promise(tmp_path) == promise
+    (tmp_path / "promise.json").write_text('{"format": "holdfast-promise/99"}')
+    assert read_promise(tmp_path) == Promise()
 
 
 def test_plans_are_made_again_from_a_run(plan, tmp_path):
