@@ -90,7 +90,10 @@ LISTED = {
         MACHINE,
     ),
     "runtime/spark/start/daemon.py": ("write_text", MACHINE),
-    "runtime/spark/start/java.py": ("chmod mkdir replace shutil.which write_text", MACHINE),
+    "runtime/spark/start/java.py": (
+        "chmod mkdir replace shutil.which st_mtime_ns stat write_text",
+        MACHINE,
+    ),
     "runtime/spark/start/native.py": (
         "exists fcntl.flock glob mkdir open os.utime read_bytes replace unlink write_text",
         MACHINE,

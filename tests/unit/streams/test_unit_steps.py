@@ -254,9 +254,9 @@ def test_the_newest_slice_of_a_log_stays_until_something_follows_it():
         begin(memory, stream)
         publish(memory, f"{stream}.0#0", [1, 3])
     hand_over(memory, "k", number=2, end=3)
-    drive(Floors(Chain(), writer="w").trim("s.0#0", "s"), memory.execute)
+    drive(Floors(Chain(), writer="w", keep_newest=True).trim("s.0#0", "s"), memory.execute)
     assert memory.execute(Get(slices("s.0#0"), 0)) is None
     assert isinstance(memory.execute(Get(slices("s.0#0"), 1)), Slice)
     hand_over(memory, "s", number=2, end=3)
-    drive(Floors(Chain(), writer="w").trim("s.0#0", "s"), memory.execute)
+    drive(Floors(Chain(), writer="w", keep_newest=True).trim("s.0#0", "s"), memory.execute)
     assert memory.execute(Get(slices("s.0#0"), 1)) is None
