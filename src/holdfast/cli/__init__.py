@@ -67,6 +67,9 @@ def main() -> NoReturn:
         # The reader of our output has gone (`| head`): not an error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except SystemExit as ended:
+        # The same, noticed by rich, whose exit code 1 would mean "infeasible" here.
+        sys.exit(0 if isinstance(ended.__context__, BrokenPipeError) else ended.code)
     except ModuleNotFoundError as error:
         extra = _extra(error.name or "")
         if extra is None or os.environ.get("HOLDFAST_DEBUG"):

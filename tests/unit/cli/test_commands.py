@@ -85,3 +85,16 @@ def test_a_word_that_is_none_of_a_choice_is_said_plainly(monkeypatch, capsys):
     assert (ended.value.code, len(said.splitlines())) == (2, 1)
     assert "'cheap' is not one of 'cheapest', 'fastest-recovery', 'least-latency'" in said
     assert "error" not in said
+
+
+def test_a_reader_that_has_gone_is_no_failure():
+    """`holdfast reproduce --list | head -1` ends with 0: 1 would mean infeasible."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "holdfast", "reproduce", "--list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        process.stdout.close()
+        assert process.wait(timeout=60) == 0
+        assert process.stderr.read() == ""
