@@ -164,11 +164,11 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     cores=2,
     slice_write=Affine(
         fixed=_noted(0.035, how="a batch with few rows against one with none", samples=6),
-        per_byte=_noted(2.6e-8, how="CPU time of 1,000 to 200,000 rows of 100 bytes", samples=12),
+        per_byte=_noted(6.9e-9, how=f"{_JAVA}: CPU time of rows of 100 bytes", samples=2),
     ),
     slice_read=Affine(
         fixed=_noted(0.0, how="a batch with few rows against one with none", samples=6),
-        per_byte=_noted(1.0e-8, how="CPU time of 1,000 to 200,000 rows of 100 bytes", samples=12),
+        per_byte=_noted(2.9e-9, how=f"{_JAVA}: CPU time of rows of 100 bytes", samples=2),
     ),
     state_write=Affine(
         fixed=_noted(0.062, how=f"{_JAVA}: empty batches, with state less without", samples=2),
@@ -191,8 +191,8 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     spare_cost=_noted(0.072, how="0.9 GB resident at 12.6 GB a core"),
 )
 """By `holdfast profile` on 2 quiet cores with PySpark 4.3.0 and Java 17, slices through Python; of
-some numbers `benchmarks/batches.py` has measured how much of that Java takes. Plans without a
-profile of their own rest on it."""
+some numbers it was measured how much of that Java takes, both sides in turn in one session. Plans
+without a profile of their own rest on it."""
 
 
 # -- files ---------------------------------------------------------------------------------------

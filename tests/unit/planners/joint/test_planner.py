@@ -17,6 +17,7 @@ from holdfast.planners.planning import check_request
 from holdfast.planners.registry import planner
 from holdfast.predict.statistics import (
     REFERENCE_MACHINE,
+    Affine,
     Measure,
     OperatorStatistics,
     Statistics,
@@ -43,6 +44,10 @@ COUNT = Topology(
 )
 
 
+PYTHON_WRITE, PYTHON_READ = 2.6e-8, 1.0e-8
+"""CPU seconds per byte on the reference machine where slices go through Python."""
+
+
 def plan(request: PlanRequest, topology: Topology = COUNT, solve: Solve | None = None) -> JointPlan:
     found = PLANNER.plan(topology, request, solve or Solve())
     assert isinstance(found, JointPlan)
@@ -60,12 +65,31 @@ def test_without_bounds_nothing_is_cut() -> None:
 
 def test_a_recovery_bound_is_bought_by_cutting() -> None:
     """The plan keeps the bound at the 95th percentile, and one cut is what it takes."""
-    found = plan(PlanRequest(max_recovery=5.0))
+    found = plan(PlanRequest(max_recovery=4.0))
     assert found.boundaries == ("filter", "count")
-    assert max(latency.p95 for latency in found.recovery_latency.values()) <= 5.0
+    assert max(latency.p95 for latency in found.recovery_latency.values()) <= 4.0
     shared = {found.recovery_latency[name] for name in ("read", "split", "filter")}
     assert len(shared) == 1
     assert found.segments[0].snapshot_interval is None
+
+
+def test_cheaper_boundaries_are_cut_where_dear_ones_are_not() -> None:
+    """At a rate where slices through Python leave no plan, Java's leave room for a cut."""
+    busy = replace(COUNT, rates={"read": 20_000})
+    request = PlanRequest(max_recovery=6.0)
+    assert plan(request, busy).boundaries == ("filter", "count")
+    machine = replace(
+        REFERENCE_MACHINE,
+        slice_write=_per_byte(REFERENCE_MACHINE.slice_write, PYTHON_WRITE),
+        slice_read=_per_byte(REFERENCE_MACHINE.slice_read, PYTHON_READ),
+    )
+    assert machine.slice_write.per_byte.value > 2 * REFERENCE_MACHINE.slice_write.per_byte.value
+    dear = replace(request, statistics=Statistics(machine=machine))
+    assert not plan(dear, busy).feasible
+
+
+def _per_byte(cost: Affine, value: float) -> Affine:
+    return replace(cost, per_byte=Measure(value=value))
 
 
 def test_a_latency_bound_shortens_batches() -> None:
@@ -78,7 +102,7 @@ def test_a_latency_bound_shortens_batches() -> None:
 
 def test_json_contract() -> None:
     """The JSON has the common fields and the method's own, in plain values."""
-    data = json.loads(json.dumps(plan(PlanRequest(max_recovery=5.0)).to_json()))
+    data = json.loads(json.dumps(plan(PlanRequest(max_recovery=4.0)).to_json()))
     for name in ("algorithm", "feasible", "optimal", "bound", "solve_ms", "objective"):
         assert name in data
     assert data["method"] == "joint"
@@ -280,10 +304,10 @@ def test_failures_that_come_often_take_more_spares() -> None:
 
 def test_explanations_give_a_reason_for_every_boundary() -> None:
     """Forced boundaries name the rule, chosen ones the bound that would break without them."""
-    request = PlanRequest(max_recovery=5.0)
+    request = PlanRequest(max_recovery=4.0)
     words = PLANNER.explain(COUNT, request, plan(request))
     assert words[0].startswith("the output of filter is logged because fused with count, count ")
-    assert words[0].endswith("to recover, above the bound of 5 s")
+    assert words[0].endswith("to recover, above the bound of 4 s")
     assert words[1] == (
         "the output of count is logged because its output is a result that somebody reads"
     )
