@@ -60,6 +60,10 @@ class Wiring(Protocol):
         """The streams that a segment reads."""
         ...
 
+    def may_shut_down(self, stream: str) -> bool:
+        """Whether there may be nobody who carries it: a hot path that has failed for good."""
+        ...
+
 
 class Floors(Restarts):
     """Pins and trimming."""
@@ -133,12 +137,14 @@ class Floors(Restarts):
     def _pins_of_end(self, stream: str) -> Steps[list[int]]:
         """What whoever carries a stream on will need: all after its last end.
 
-        One that nobody carries was shut down. It is begun again there, or where those stand who
-        read it if that is later.
+        One that was shut down is begun again there, or where those stand who read it if that is
+        later.
         """
         if not self._wiring.publishes(stream):
             return []
         end = yield from self.last_end(stream)
+        if not self._wiring.may_shut_down(stream):
+            return [end]
         base, _ = (yield from self.bases(stream))[-1]
         read: list[int] = []
         for reader in () if base.children else self._wiring.readers(stream):

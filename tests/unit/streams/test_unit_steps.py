@@ -40,6 +40,9 @@ class NoWiring:
     def inputs(self, segment):
         return ()
 
+    def may_shut_down(self, stream):
+        return False
+
 
 def begin(memory, stream):
     """A stream with one log."""

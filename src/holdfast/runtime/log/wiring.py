@@ -34,6 +34,9 @@ class DeploymentWiring:
     def inputs(self, segment: str) -> Iterable[str]:
         return self.deployment.streams_read(self.deployment.segment(segment))
 
+    def may_shut_down(self, stream: str) -> bool:
+        return bool(self.deployment.segment(stream).path)
+
 
 def shared_streams(deployment: Deployment) -> Collection[str]:
     """Streams that a change may halt whose units take the state over."""

@@ -138,6 +138,9 @@ class ForkWorld:
     def inputs(self, segment: str) -> tuple[str, ...]:
         return self.reads[segment]
 
+    def may_shut_down(self, stream: str) -> bool:  # noqa: ARG002 - none is here
+        return False
+
     # Rows
 
     def _rows(self, stream: str, shard: int) -> list[list[Row]]:

@@ -112,6 +112,9 @@ class Units(ABC):
     def inputs(self, segment: str) -> tuple[str, ...]:
         return self.segments[segment].inputs
 
+    def may_shut_down(self, stream: str) -> bool:  # noqa: ARG002 - none is here
+        return False
+
     # The beginning
 
     def _rows(self, stream: str) -> list[list[Row]]:
