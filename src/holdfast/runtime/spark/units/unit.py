@@ -447,6 +447,9 @@ class SparkUnit:
         return log.need_range(name, number)
 
     def _trim(self, number: int) -> None:
+        """A batch was made: trim if that is due, and the unit has made up for what it missed."""
+        behind = self._takeable is not None and self._takeable.waiting() > 0
+        self._chores.made_batch(behind=behind)
         if self._chores.take("trim", due=self.context.trimmer.is_due(number)):
             if self.context.lead.leads:
                 self.context.trimmer.trim(self.context.name)
@@ -460,8 +463,6 @@ class SparkUnit:
         self.progress.tell(batch=number, epoch=record.upto, batch_ms=1000 * seconds)
         if self._takeable is not None:
             self._takeable.passed(record.upto)
-        behind = self._takeable is not None and self._takeable.waiting() > 0
-        self._chores.made_batch(behind=behind)
 
     # Telling
 
