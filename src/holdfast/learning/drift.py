@@ -31,6 +31,9 @@ ENOUGH = 8
 LEAST_EVIDENCE = 0.4
 """Evidence below which nothing is believed, however little noise there is."""
 
+LARGEST = 1e9
+"""Times what was expected beyond which nothing is larger: squares of it are still numbers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
@@ -52,7 +55,8 @@ def changed(
     scale = max(expected, least / ALLOWANCE)
     if len(values) < ENOUGH or scale <= 0:
         return None
-    shares = [min((value - expected) / scale, most - 1.0) for value in values]
+    largest = min(most - 1.0, LARGEST)
+    shares = [min((value - expected) / scale, largest) for value in values]
     needed = max(LEAST_EVIDENCE, _variance(shares) * -math.log(FALSE_ALARM) / (2 * ALLOWANCE))
     return _last(shares, needed, 1.0) or _last(shares, needed, -1.0)
 

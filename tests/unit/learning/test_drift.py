@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.learning.drift import ALLOWANCE, ENOUGH, changed
@@ -79,6 +79,7 @@ def test_a_small_difference_of_a_small_duration_is_nothing():
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=200), st.floats(0, 1e9))
+@example([0.0] * 7 + [1.0], 2e-282)
 @settings(deadline=None)
 def test_whatever_comes_the_answer_is_about_it(values, expected):
     """Any samples have an answer; a change is one of enough samples at the end."""
