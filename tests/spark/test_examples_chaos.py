@@ -21,7 +21,7 @@ HEAL_S = {"receipts": 300.0}
 """Finding a bad row takes many runs of its batch, the more so on a busy machine."""
 
 
-@pytest.mark.sample(seed={0, 7})
+@pytest.mark.sample(seed=0)
 @pytest.mark.parametrize("seed", range(21))
 def test_a_schedule_ends_verified(tmp_path, monkeypatch, seed):
     """Kills, suspensions, lost domains, full disks and torn files leave every row right.
