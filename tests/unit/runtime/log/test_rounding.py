@@ -46,6 +46,30 @@ def test_anything_else_counts(changed):
     assert not same_but_for_rounding(table(), table(**changed))
 
 
+SUM = pa.struct([("n", pa.int64()), ("total", pa.float64())])
+NESTED = {
+    "struct": (SUM, lambda x, n=1: {"n": n, "total": x}),
+    "list": (pa.list_(pa.float64()), lambda x, n=1: [float(n), x, None]),
+    "map": (pa.map_(pa.string(), SUM), lambda x, n=1: [("a", {"n": n, "total": x})]),
+    "structs in a list": (pa.list_(SUM), lambda x, n=1: [{"n": n, "total": x}, None]),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_floats_inside_of_values_are_floats_as_well(kind):
+    """A sum may be part of a struct, a list or a map; what stands beside it must be equal."""
+    of, value = NESTED[kind]
+
+    def nested(first):
+        return table(v=pa.array([first, None, value(5.0)], of))
+
+    mine = nested(value(0.3))
+    assert same_but_for_rounding(mine, nested(value(LAST_BIT)))
+    assert same_but_for_rounding(mine, nested(value(LAST_BIT)).take([2, 0, 1]))
+    for other in (value(0.31), value(None), value(0.3, n=2), None):
+        assert not same_but_for_rounding(mine, nested(other))
+
+
 def test_numbers_that_are_not_numbers_are_equal_to_themselves():
     """Infinities and NaN come out of sums as well."""
     odd = [float("nan"), float("inf"), float("-inf")]
