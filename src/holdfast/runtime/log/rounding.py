@@ -32,10 +32,10 @@ def same_but_for_rounding(mine: Any, theirs: Any) -> bool:
     tolerance = [_tolerance(field.type) for field in mine.schema]
     if not any(tolerance):
         return False
-    mine, theirs = _sorted(mine), _sorted(theirs)
-    return mine.exact.equals(theirs.exact) and all(
+    here, there = _sorted(mine), _sorted(theirs)
+    return bool(here.exact.equals(there.exact)) and all(
         _close(left, right, tolerance[index])
-        for (index, left), (_, right) in zip(mine.floats, theirs.floats, strict=True)
+        for (index, left), (_, right) in zip(here.floats, there.floats, strict=True)
     )
 
 
@@ -99,7 +99,7 @@ def _taken_apart(value: Any, kind: Any) -> tuple[Any, list[float]]:
             return [frame(item[part.name], part.type) for part in of]
         if pa.types.is_map(of):
             return [(frame(k, of.key_type), frame(v, of.item_type)) for k, v in item]
-        if pa.types.is_nested(of):
+        if pa.types.is_list(of):  # Spark has no other nested types
             return [frame(part, of.value_type) for part in item]
         return item
 
