@@ -81,6 +81,8 @@ def context(root, deployment, name):
                        deployment=deployment, log=log, trimmer=trimmer, crash=Crash())
 def delivery(context):
     return FunctionDelivery(context.name, deliver, lambda rows: rows)
+def generated(source):
+    return GeneratedRows(source=source, epoch_s=EPOCH_S, shard=0, shards=1)
 """
 SECOND = """
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
@@ -108,6 +110,8 @@ def context(root, deployment, name):
 def delivery(context):
     life = Life(sink=context.segment.name, id=context.log.life(context.name))
     return FunctionDelivery(life, deliver, lambda rows: rows)
+def generated(source):
+    return GeneratedRows(source=source, epoch_s=EPOCH_S)
 """
 RUN = """
 source = Rate(rows_per_second=200)
@@ -117,7 +121,7 @@ sinks = [Segment(name=f"x{i}", kind="exporter", operators=(f"x{i}",), inputs=(it
 first = Segment(name="a", kind="source", operators=("a",), outputs=outputs)
 deployment = Deployment(pipeline="p", epoch_s=EPOCH_S, fingerprints={}, segments=(first, *sinks))
 with tempfile.TemporaryDirectory() as root:
-    rows = GeneratedRows(source=source, epoch_s=EPOCH_S)
+    rows = generated(source)
     schema = source.table(0, epoch_s=EPOCH_S).schema
     made = [SourceUnit(context(root, deployment, "a"), rows, event_time=None)]
     for item in sinks:
