@@ -10,6 +10,7 @@ Every slice record is read once, a bounded number at a look. O(new slices) a loo
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 from holdfast.runtime.log.slicelog import SliceLog
@@ -20,7 +21,7 @@ MAX_LOOK = 64
 
 
 class Takeable:
-    """Follows the inputs of one unit; one thread asks what is `waiting`, another tells `passed`."""
+    """Follows the inputs of one unit, for its own thread and that of its node."""
 
     def __init__(
         self, log: SliceLog, inputs: Sequence[str], *, batch_epochs: int, done: int
@@ -35,6 +36,7 @@ class Takeable:
         self._inputs = inputs
         self._span = batch_epochs
         self._done = done
+        self._looking = threading.Lock()  # steps remember what they read, for one thread
 
     def passed(self, epoch: int) -> None:
         """A batch is done; what it read need not be looked at any more."""
@@ -45,7 +47,8 @@ class Takeable:
         done = self._done
         horizon = done + MAX_LOOK * self._span
         try:
-            ends = self._log.run(self._steps.common_ends(self._inputs, done, horizon))
+            with self._looking:
+                ends = self._log.run(self._steps.common_ends(self._inputs, done, horizon))
         except TrimmedError:  # somebody else has gone on, and will be found to have
             return 0
         newest = ends[-1] if ends else done

@@ -1,5 +1,8 @@
 """What waits is what a batch could take, not what is not due."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +53,37 @@ def test_a_unit_far_behind_is_read_in_bounded_looks():
     assert [unit.waiting() for _ in range(2)] == [MAX_LOOK, MAX_LOOK]
     unit.passed(MAX_LOOK - 1)
     assert unit.waiting() == MAX_LOOK
+
+
+class Crowd:
+    """A log that notices when two look at once; each look waits a moment for company."""
+
+    def __init__(self, log):
+        self.log, self.inside, self.most = log, 0, 0
+        self._company = threading.Event()
+
+    def steps(self):
+        return self.log.steps()
+
+    def run(self, steps):
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        if self.inside > 1:
+            self._company.set()
+        self._company.wait(0.2)
+        try:
+            return self.log.run(steps)
+        finally:
+            self.inside -= 1
+
+
+def test_two_threads_may_ask_at_once():
+    """A unit asks before it trims, its node for the status: never both at once."""
+    log = Crowd(streams(a=[range(3)]))
+    unit = takeable(log, "a")
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(lambda _: unit.waiting(), range(2)))
+    assert (found, log.most) == ([3, 3], 1)
 
 
 STRIDES = st.lists(st.integers(1, 4), min_size=1, max_size=6)
