@@ -35,6 +35,7 @@ from holdfast.runtime.log.start import (
     refusal,
     thread_start,
 )
+from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.recut import Keeping, Recut, forget_vanished, unlike
 from holdfast.streams.records import Change, Restart, stream_of
 
@@ -126,6 +127,8 @@ def _look(
     spec = replace(spec, deployment=with_changes(log, spec.deployment))
     after = spec.deployment
     chosen = _chosen(before, after, reset, starts)
+    if chosen or unlike(before, after):
+        begin(log, before)  # whoever began the run may have been killed before all of it was
     cuts = Recut(log, before, after, _keeping(operators, spec))
     if chosen:
         _check_cuts(before, after, chosen, may_change=bool(operators))

@@ -311,6 +311,22 @@ def test_a_sink_that_needs_another_cut_says_so_where_cuts_must_stay(run):
     assert "--from late=now" in refused(where, make_spec(late="double", cuts="none"))
 
 
+@pytest.mark.parametrize("streams", [(), ("out", "count")])
+@pytest.mark.parametrize("words", [["late=now"], ["late=earliest"], ["late=0"]])
+def test_a_run_that_was_killed_while_it_began_is_gone_on_with(tmp_path, streams, words):
+    """What it was to begin with is put first, whatever is asked for then."""
+    spec = make_spec(cuts="none")
+    write_spec(tmp_path, spec)
+    kept = [item for item in spec.deployment.segments if item.name in streams]
+    begin(SliceLog(tmp_path), replace(spec.deployment, segments=tuple(kept)))
+    late, operators = make_spec(late="double", cuts="none"), make_pipeline(late="double").operators
+    found = check_resume(tmp_path, late, (), Starts.parse(words), operators=operators)
+    assert found.fresh == {"late": 0}
+    assert [change.start for change in found.recut] == [None, -1]
+    made = reset_operators(tmp_path, found).spec.deployment
+    assert [str(unit) for unit in made.units()][1:3] == ["double.0#0", "count.1#0"]
+
+
 def test_intervals_may_change_from_start_to_start(run):
     """Records decide what a batch reads, whatever the interval was."""
     where = run()
