@@ -62,6 +62,8 @@ def read_spec(run_dir: Path) -> RunSpec:
         data = json.loads(stored)
     except ValueError as error:
         raise BadInputError(f"not JSON: {error}", where=store.address(SPEC)) from None
+    if not isinstance(data, dict):
+        raise BadInputError("is no object", where=store.address(SPEC))
     if data.get("format") == _FIRST_EDITION:
         raise BadInputError(
             "was written by an earlier version, whose records this one does not read",

@@ -40,6 +40,9 @@ def test_other_directories_and_formats_are_refused(tmp_path):
     spec_path(tmp_path).write_text("{")
     with pytest.raises(BadInputError, match="not JSON"):
         read_spec(tmp_path)
+    spec_path(tmp_path).write_text("[]")
+    with pytest.raises(BadInputError, match=r"run.json: is no object"):
+        read_spec(tmp_path)
     spec_path(tmp_path).write_text(json.dumps({**spec().to_json(), "format": "other/9"}))
     with pytest.raises(BadInputError, match="unknown format 'other/9'"):
         read_spec(tmp_path)
