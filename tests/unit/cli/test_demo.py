@@ -17,7 +17,7 @@ from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.prove import report
 from holdfast.prove import run as prove_run
 from holdfast.prove.judge import Normal
-from holdfast.rundir.paths import spec_path
+from holdfast.rundir.contents import spec_path
 from holdfast.runtime.spark.start import prepare
 
 pytestmark = pytest.mark.unit

@@ -68,7 +68,7 @@ LISTED = {
     "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
     "rundir/application.py": ("is_file", INPUT),
     "rundir/endpoint.py": ("os.fdopen os.open read_text replace unlink", CONTROL),
-    "rundir/paths.py": ("glob iterdir", MACHINE),
+    "rundir/contents.py": ("glob iterdir", MACHINE),
     "runtime/checking.py": (
         "is_dir iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
         MACHINE,
