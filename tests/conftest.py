@@ -1,6 +1,6 @@
 """What all tests share: hypothesis profiles, and samples of tests with many parameters.
 
-A property is tried on 50 examples, other ones each time; `make check` tries it on 15 and
+A property is tried on 50 examples, other ones each time; `make check` tries it on 10 and
 `make chaos` on 500. So a test says nothing about their number, unless one example takes long.
 
 Parameter sets that take minutes run in full with `make chaos`. `make test` takes a sample, which a
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "holdfast", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("check", settings.get_profile("holdfast"), max_examples=15)
+settings.register_profile("check", settings.get_profile("holdfast"), max_examples=10)
 settings.register_profile("chaos", settings.get_profile("holdfast"), max_examples=500)
 settings.load_profile("holdfast")
 
