@@ -44,6 +44,7 @@ def test_public_names() -> None:
         assert getattr(holdfast, name).__name__.rpartition(".")[2] == name
 
 
+@pytest.mark.slow
 def test_a_package_can_be_called_by_the_name_of_its_function() -> None:
     """`from holdfast import plan` is one thing, whatever was imported before it."""
     code = (

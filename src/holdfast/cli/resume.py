@@ -14,7 +14,7 @@ from pathlib import Path
 from holdfast.deployment import Deployment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline.operators import PipelineOperator
-from holdfast.rundir.paths import is_run
+from holdfast.rundir.contents import is_run
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
 from holdfast.runtime.launch.run import nothing_running

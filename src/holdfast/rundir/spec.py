@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
-from holdfast.rundir.paths import SPEC
+from holdfast.rundir.contents import SPEC
 from holdfast.storage import open_storage
 
 FORMAT = "holdfast-run/2"

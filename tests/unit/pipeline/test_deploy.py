@@ -307,7 +307,6 @@ def more_cuts_refine_fewer(coarse, fine):
         assert any(set(segment.operators) <= set(other.operators) for other in coarse.segments)
 
 
-@settings(deadline=None, max_examples=300)
 @given(p=pipelines(), cuts=names, more=names, fuse=st.booleans())
 def test_every_pipeline_is_cut_by_the_rules(p, cuts, more, fuse):
     """All that must hold is checked on the same pipelines, since making them takes most time."""

@@ -8,7 +8,7 @@ from holdfast.errors import BadInputError
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
-from holdfast.rundir.paths import spec_path
+from holdfast.rundir.contents import spec_path
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from holdfast.errors import BadInputError
-from holdfast.rundir.paths import scratch_path
+from holdfast.rundir.contents import scratch_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.host import UnitHost
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from holdfast.streams.steps import (
     Get,
     GetFloor,
     Newest,
+    Operation,
     Put,
     Steps,
     changes,
@@ -35,6 +36,17 @@ from holdfast.streams.steps import (
 )
 from holdfast.streams.tails import Log
 from holdfast.streams.unit import NondeterministicError, Position, Published
+
+
+def _misheard(steps: Steps[bool], heard: Callable[[Operation, Any], Any]) -> Steps[bool]:
+    """A decision that is told something else than what the storage answers."""
+    answer: Any = None
+    while True:
+        try:
+            operation = steps.send(answer)
+        except StopIteration as done:
+            return bool(done.value)
+        answer = heard(operation, (yield operation))
 
 
 class NoLookAfterwards(Floors):
@@ -171,16 +183,10 @@ class TurnsAgain(Floors):
     """Who looked for a turn and slept does not see that the unit has turned and gone on since."""
 
     def _turned(self, parent: str, change: Change) -> Steps[bool]:
-        steps = super()._turned(parent, change)
-        answer: Any = None
-        while True:
-            try:
-                operation = steps.send(answer)
-            except StopIteration as done:
-                return bool(done.value)
-            answer = yield operation
-            if isinstance(answer, Range):
-                answer = replace(answer, turn=None)
+        def unturned(_: Operation, answer: Any) -> Any:
+            return replace(answer, turn=None) if isinstance(answer, Range) else answer
+
+        return (yield from _misheard(super()._turned(parent, change), unturned))
 
 
 class HeirsAreForgotten(Floors):
@@ -396,16 +402,10 @@ class OverBeforeItIsRead(Floors):
     """A unit that has handed over is over, whether what it published is read or not."""
 
     def is_over(self, unit: str) -> Steps[bool]:
-        steps = super().is_over(unit)
-        answer: Any = None
-        while True:
-            try:
-                operation = steps.send(answer)
-            except StopIteration as done:
-                return bool(done.value)
-            answer = yield operation
-            if operation == GetFloor(slices(unit)):
-                answer = Floor(number=1 << 30)
+        def all_read(operation: Operation, answer: Any) -> Any:
+            return Floor(number=1 << 30) if operation == GetFloor(slices(unit)) else answer
+
+        return (yield from _misheard(super().is_over(unit), all_read))
 
 
 class AnyReplay(Floors):

@@ -165,26 +165,27 @@ def test_trimming_waits_for_the_slowest_consumer(tmp_path):
     assert len(log.data(A, "a").names("")) == 40 - oldest
 
 
-def test_kept_input_is_never_trimmed(tmp_path):
-    """With keep_input what sources published stays."""
-    log = SliceLog(tmp_path)
+def all_read(folder):
+    """A log of 40 batches, all of which both readers have taken."""
+    log = SliceLog(folder)
     begin(log, DEPLOYMENT)
     for number in range(40):
         publish(log, number)
     for unit in (X, Y):
         put_ranges(log, unit, 40)
+    return log
+
+
+def test_kept_input_is_never_trimmed(tmp_path):
+    """With keep_input what sources published stays."""
+    log = all_read(tmp_path)
     Trimmer(log, DEPLOYMENT, retain=3, keep_input=True).trim(A)
     assert log.slice(A, 0) is not None
 
 
 def test_a_trimmed_number_cannot_be_put_again(tmp_path):
     """A zombie that missed the trim is refused instead of deciding a batch twice."""
-    log = SliceLog(tmp_path)
-    begin(log, DEPLOYMENT)
-    for number in range(40):
-        publish(log, number)
-    for unit in (X, Y):
-        put_ranges(log, unit, 40)
+    log = all_read(tmp_path)
     trimmer = Trimmer(log, DEPLOYMENT, retain=3)
     trimmer.trim(X)
     trimmer.trim(A)
