@@ -126,10 +126,11 @@ def test_units_are_killed_before_and_after_their_cuts_change(tmp_path):
             "sum",
             (
                 "after-slice-record:sum.0#0@0",
-                "before-commit:sum.0#0@1",
                 "after-range-record:late.0#0@0",
                 "before-commit:late.0#0@0",
-                "after-slice-record:label.1#0@0",
+                # Far enough that nobody has come so far while others were killed.
+                "before-commit:sum.0#0@60",
+                "after-slice-record:label.1#0@120",
             ),
             marks=pytest.mark.full,
         ),
