@@ -92,8 +92,22 @@ class _CallablePackage(ModuleType):
     """
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        """Described in `help(holdfast.scripting.plan)`, `holdfast.scripting.profile` and
+        `holdfast.scripting.prove`.
+        """
+        return self._function(*args, **options)
+
+    @property
+    def __signature__(self) -> Any:
+        """What notebooks show of a call: the function's options."""
+        from inspect import signature  # noqa: PLC0415 - only notebooks ask
+
+        return signature(self._function)
+
+    @property
+    def _function(self) -> Any:
         name = self.__name__.rpartition(".")[2]
-        return getattr(import_module("holdfast.scripting"), name)(*args, **options)
+        return getattr(import_module("holdfast.scripting"), name)
 
 
 class _Root(ModuleType):

@@ -20,8 +20,8 @@ from holdfast.health.budget import RestartBudget
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.policy import Policy
 from holdfast.health.stall import StallPolicy
+from holdfast.rundir.contents import ENDPOINT, journal_path, node_log_path
 from holdfast.rundir.endpoint import read_endpoint
-from holdfast.rundir.paths import ENDPOINT, journal_path, node_log_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import DeadlineError, LocalRun, all_running

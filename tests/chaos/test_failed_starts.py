@@ -11,7 +11,7 @@ from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError
 from holdfast.health.budget import RestartBudget
 from holdfast.health.policy import Policy
-from holdfast.rundir.paths import journal_path, journals, scratch_path
+from holdfast.rundir.contents import journal_path, journals, scratch_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.children import ProcessList
 from holdfast.runtime.launch.local import LaunchSettings

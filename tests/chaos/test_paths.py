@@ -8,7 +8,7 @@ from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.schedule import PATH_FAULTS, Fault, Schedule, draw_schedule
 from holdfast.health.breaker import BreakerPolicy
 from holdfast.pipeline import deploy, load_pipeline
-from holdfast.rundir.paths import journals
+from holdfast.rundir.contents import journals
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]
 

@@ -6,7 +6,7 @@ from holdfast.faults.campaign import Campaign, run_campaign
 from holdfast.faults.schedule import Fault, Schedule, draw_schedule
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.replicas import with_followers
-from holdfast.rundir.paths import journals
+from holdfast.rundir.contents import journals
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.full, pytest.mark.timeout(600)]
 

@@ -18,7 +18,7 @@ from holdfast.faults.schedule import Fault, Schedule
 from holdfast.health.policy import Policy
 from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.claims import claims
-from holdfast.rundir.paths import node_log_path, scratch_path
+from holdfast.rundir.contents import node_log_path, scratch_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running

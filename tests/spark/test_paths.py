@@ -191,7 +191,7 @@ def test_killed_at_any_step_state_that_is_shared_is_whole(tmp_path, crash_at):
 @pytest.mark.parametrize(
     "crash_at",
     [
-        *(f"{point}:score.0#0@{batch}" for point in BATCH_POINTS for batch in (3, 6)),
+        *(f"{point}:score.0#0@{batch}" for point in BATCH_POINTS for batch in (3, 4)),
         *(f"{point}:score.1#0@{batch}" for point in BATCH_POINTS for batch in (0, 1)),
         *(f"{point}:score.2#0@0" for point in BATCH_POINTS),
     ],

@@ -24,9 +24,10 @@ class Run:
     def __init__(self, folder):
         self.folder, self.generation = folder / "run", 0
         self.log = folder / "driver.log"
+        self.late = ""
 
     def drive(self, cuts, batches=0, crash_at=""):
-        words = (self.folder, self.generation, cuts, batches)
+        words = (self.folder, self.generation, cuts, batches, self.late)
         self.generation += batches > 0
         return run_driver("recut_driver.py", *words, log=self.log, crash_at=crash_at)
 
@@ -53,10 +54,32 @@ class Run:
         for epoch in range(upto + 1):
             for _, key, value in events(epoch, 0):
                 expected[key] += 2 * value
-        files = sorted((self.folder / "out").glob("*.parquet"))
-        rows = [row for file in files for row in pq.read_table(file).to_pylist()]
+        rows = self.rows("out")
         assert {row["key"]: row["total"] for row in rows} == dict(expected)
         assert {row["label"] for row in rows} == {f"sum of {key}" for key in expected}
+
+    def check_late(self, operator, first):
+        """The second sink has all rows from its epoch on, each once, and none before."""
+        log = SliceLog(self.folder)
+        upto = log.range("late.0#0", log.newest_batch("late.0#0")).upto
+        rows = self.rows("late")
+        if operator == "double":
+            expected = [row for at in range(first, upto + 1) for row in events(at, 0)]
+            assert sorted((row["key"], row["value"]) for row in rows) == sorted(
+                (key, 2 * value) for _, key, value in expected
+            )
+            return
+        expected = Counter()
+        for epoch in range(upto + 1):
+            for _, key, value in events(epoch, 0):
+                expected[key] += 2 * value
+        assert {row["key"]: row["total"] for row in rows} == dict(expected)
+        published = log.run(log.steps().read("sum", first - 1, upto))
+        assert len(rows) == sum(item.rows for item in published)
+
+    def rows(self, name):
+        files = sorted((self.folder / name).glob("*.parquet"))
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
 
 
 def streams(folder):
@@ -93,3 +116,42 @@ def test_units_are_killed_before_and_after_their_cuts_change(tmp_path):
     run.killed("all", "after-slice-record:sum.3#0@0")
     run.go_on("all")
     run.check()
+
+
+@pytest.mark.parametrize(
+    ("operator", "steps"),
+    [
+        ("sum", ("during-handover:sum.0#0",)),
+        pytest.param(
+            "sum",
+            (
+                "after-slice-record:sum.0#0@0",
+                "before-commit:sum.0#0@1",
+                "after-range-record:late.0#0@0",
+                "before-commit:late.0#0@0",
+                "after-slice-record:label.1#0@0",
+            ),
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            "double",
+            ("after-data-files:double.0#0@0", "before-commit:late.0#0@1"),
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_a_sink_is_added_to_a_fused_operator_at_one_start(tmp_path, operator, steps):
+    """At an epoch whose rows were in no log; killed after every put, then at steps of its units."""
+    run = Run(tmp_path)
+    run.go_on("none", batches=6)
+    log = SliceLog(run.folder)
+    first = log.range("label.0#0", log.newest_batch("label.0#0") - 3).upto + 1
+    run.late = f"{operator}={first}"
+    assert run.killed_while_it_begins("none") > 5
+    assert streams(run.folder) == {"events", operator, "label"}
+    assert log.run(log.steps().birth("late.0#0")).epoch == first - 1
+    for step in steps:
+        run.killed("none", step)
+    run.go_on("none")
+    run.check()
+    run.check_late(operator, first)

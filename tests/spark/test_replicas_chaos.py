@@ -9,7 +9,7 @@ from holdfast.pipeline import deploy, load_pipeline
 from holdfast.pipeline.replicas import with_followers
 from holdfast.plan import FtcPlan
 from holdfast.prove.run import Proving, prove
-from holdfast.rundir.paths import journals
+from holdfast.rundir.contents import journals
 from holdfast.runtime.spark.start.native import VARIABLE
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.main import get_command
 
 import holdfast
 import holdfast.testing
+from holdfast import scripting
 from holdfast.cli import app
 from holdfast.pipeline import Pipeline, Stream
 
@@ -44,6 +46,7 @@ def test_public_names() -> None:
         assert getattr(holdfast, name).__name__.rpartition(".")[2] == name
 
 
+@pytest.mark.slow
 def test_a_package_can_be_called_by_the_name_of_its_function() -> None:
     """`from holdfast import plan` is one thing, whatever was imported before it."""
     code = (
@@ -62,6 +65,14 @@ def test_a_package_can_be_called_by_the_name_of_its_function() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert said.stdout.strip() == "True True True", said.stderr
+
+
+@pytest.mark.parametrize("name", ["plan", "profile", "prove"])
+def test_a_notebook_shows_what_a_call_takes(name: str) -> None:
+    """The options of the function, not `*args`; and where it is described."""
+    called = getattr(holdfast, name)
+    assert inspect.signature(called) == inspect.signature(getattr(scripting, name))
+    assert f"holdfast.scripting.{name}" in inspect.getdoc(called.__call__)
 
 
 def test_public_names_are_typed() -> None:

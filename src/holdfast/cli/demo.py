@@ -160,7 +160,7 @@ def _tell(teller: _Teller, out: Path, bounds: Mapping[str, float], faults: int) 
 
 def _fresh(out: Path) -> Path:
     """An empty place for the run; that of an earlier demo is removed."""
-    from holdfast.rundir.paths import is_run
+    from holdfast.rundir.contents import is_run
     from holdfast.runtime.launch.children import ProcessList
 
     run_dir = out / "run"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,8 @@ def init(
             (folder / file).write_text(text.replace(NAME, name), encoding="utf-8")
     except OSError as error:
         raise BadInputError(f"cannot be written: {error.strerror}", where=str(folder)) from None
-    typer.echo(f"made {folder}; now: cd {folder} && holdfast check app.py, then see README.md")
+    place = shlex.quote(str(folder))
+    typer.echo(f"made {folder}; now: cd {place} && holdfast check app.py, then see README.md")
 
 
 def _name(folder: Path) -> str:

@@ -69,7 +69,7 @@ def promised_by(app: str, pipeline: Pipeline, plan: Plan | None) -> Promised | s
 def read_learned(run_dir: Path) -> Learned:
     """What is known of a run so far."""
     from holdfast.learning.samples import Learned
-    from holdfast.rundir.paths import LEARNED
+    from holdfast.rundir.contents import LEARNED
 
     return Learned.from_json(_read(run_dir, LEARNED))
 
@@ -162,7 +162,7 @@ class Keeper:
 
     def save(self) -> None:
         """Judge the promise and write all down; a run goes on if that fails, and learns on."""
-        from holdfast.rundir.paths import LEARNED
+        from holdfast.rundir.contents import LEARNED
         from holdfast.rundir.promise import write_promise
         from holdfast.storage import open_storage
 
@@ -208,7 +208,7 @@ class Keeper:
 
 def keep_plan(run_dir: Path, plan: Plan | None) -> None:
     """Keep the plan that a run goes by; a run without one promises nothing."""
-    from holdfast.rundir.paths import PLAN
+    from holdfast.rundir.contents import PLAN
     from holdfast.storage import open_storage
 
     text = json.dumps(None if plan is None else plan.to_json())
@@ -217,7 +217,7 @@ def keep_plan(run_dir: Path, plan: Plan | None) -> None:
 
 def run_plan(run_dir: Path) -> JointPlan | None:
     """The joint plan that a run goes by, if any."""
-    from holdfast.rundir.paths import PLAN
+    from holdfast.rundir.contents import PLAN
 
     told = _read(run_dir, PLAN)
     if not told:
@@ -311,7 +311,7 @@ def replan_run(
 ) -> JointPlan:
     """What `run --replan` goes on with."""
     from holdfast.errors import BadInputError
-    from holdfast.rundir.paths import is_run
+    from holdfast.rundir.contents import is_run
 
     if plan is not None:
         raise BadInputError("makes its own plan", where="--replan", hint="leave --plan out")
@@ -359,7 +359,7 @@ def relearned(found: Grounds, topology: Topology, run_dir: Path) -> Again:
     """What a plan rests on, with what a run taught in the place of what was profiled."""
     from holdfast.errors import BadInputError
     from holdfast.learning.standing import seconds_per_unit
-    from holdfast.rundir.paths import is_run
+    from holdfast.rundir.contents import is_run
 
     if not is_run(run_dir):
         raise BadInputError("is not a run directory", where=f"--from {run_dir}")

@@ -36,7 +36,7 @@ def logs(
 
 def find_lines(run_dir: Path, name: str) -> list[str]:
     """Log lines about a unit (or all shards of a segment) by time, or all a node has said."""
-    from holdfast.rundir.paths import node_output_path, nodes_folder
+    from holdfast.rundir.contents import node_output_path, nodes_folder
 
     found: list[tuple[str, str]] = []
     for path in sorted(nodes_folder(run_dir).glob("*.log*"), reverse=True):  # .log.1 is older

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,11 +98,16 @@ def _make(
     """One after the other, each written and shown as soon as it is there."""
     from rich.console import Console
 
+    from holdfast.reproduce.model import said
     from holdfast.reproduce.page import index
 
     console = Console(highlight=False)
+    if folder is not None:
+        _make_folder(folder)
     made = []
     for item in chosen:
+        # Minutes, for some of them: whoever waits is told for what.
+        typer.echo(f"making {item.paper} {said(item.figure)}: {item.title}", err=True)
         made.append(item.make(effort))
         files = [] if folder is None else _write(made[-1], folder)
         if not quiet:
@@ -169,6 +175,17 @@ def _show(made: Reproduction, console: Console) -> None:
         console.print(f"assumed: {'; '.join(made.assumed)}", soft_wrap=True, markup=False)
 
 
+def _make_folder(folder: Path) -> None:
+    """Making a figure takes long: that it cannot be kept is said before."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        refused = "" if os.access(folder, os.W_OK) else "Permission denied"
+    except OSError as error:
+        refused = error.strerror or type(error).__name__
+    if refused:
+        raise BadInputError(f"cannot be written: {refused}", where=f"--out {folder}")
+
+
 def _write(made: Reproduction, folder: Path) -> list[Path]:
     """The page, its pictures and its numbers."""
     from importlib.util import find_spec
@@ -179,7 +196,6 @@ def _write(made: Reproduction, folder: Path) -> list[Path]:
     page, numbers = folder / f"{made.name}.md", folder / f"{made.name}.json"
     pictures: list[Path] = []
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for k, (_, svg) in enumerate(made.drawings):
             pictures.append(folder / f"{made.name}-{k + 1}.svg")
             pictures[-1].write_text(svg, encoding="utf-8")

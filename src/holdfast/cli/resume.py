@@ -11,20 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from holdfast.deployment import Deployment, Segment, UnitId
+from holdfast.deployment import Deployment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline.operators import PipelineOperator
-from holdfast.rundir.paths import is_run
+from holdfast.rundir.contents import is_run
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 from holdfast.runtime.checkpoint.clone import newest_checkpoint, next_batch
 from holdfast.runtime.launch.run import nothing_running
 from holdfast.runtime.log.anew import (
     Prepare,
     Start,
+    affected,
     begin_anew,
     finish_restart,
-    first_epoch,
-    restart,
     with_changes,
 )
 from holdfast.runtime.log.crash import crash_plan
@@ -36,7 +35,8 @@ from holdfast.runtime.log.start import (
     refusal,
     thread_start,
 )
-from holdfast.runtime.recut import forget_vanished, recut, unlike
+from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.recut import Keeping, Recut, forget_vanished, unlike
 from holdfast.streams.records import Change, Restart, stream_of
 
 
@@ -127,7 +127,12 @@ def _look(
     spec = replace(spec, deployment=with_changes(log, spec.deployment))
     after = spec.deployment
     chosen = _chosen(before, after, reset, starts)
-    fresh = _fresh(log, after, chosen, starts)
+    if chosen or unlike(before, after):
+        begin(log, before)  # whoever began the run may have been killed before all of it was
+    cuts = Recut(log, before, after, _keeping(operators, spec))
+    if chosen:
+        _check_cuts(before, after, chosen, may_change=bool(operators))
+    fresh = _fresh(cuts, after, chosen, starts)
     refused = _changed_code(before, after, fresh)
     if refused is not None:
         operator, error = refused
@@ -135,33 +140,49 @@ def _look(
             raise error
         # What it would be told after a reset, it is told at once.
         wider = {item.name: 0 for item in affected(after, [*chosen, operator])}
-        gap = _gap(log, spec, {**wider, **fresh})
+        gap = _gap(log, spec, {**wider, **fresh}, options=f"--reset {operator} ")
         raise error if gap is None else _after_reset(error, gap, "use the same code")
     forget_vanished(log, before)
-    other = unlike(before, after, fresh)
-    changes: Sequence[Change] = ()
-    if other and (fresh or not operators):
-        name = other[0].operators[0]
-        ways = f"use the same plan, leave out --no-recut, --reset {name}, or another --run-dir"
-        raise BadInputError(
-            "the plan cuts or shards it otherwise than when this run began",
-            where=other[0].name,
-            hint=ways if not fresh else "reset at one start, and change the cuts at another",
-        )
-    if other:
-        rows = int(spec.options.get("partitions", 1))
-        changes = recut(
-            log,
-            before,
-            after,
-            stateful=[item.name for item in operators if item.keeps_state],
-            quarantining=[item.name for item in operators if item.on_error == "quarantine"],
-            rows=rows,
-        )
-    gap = _gap(log, spec, fresh, {change.stream for change in changes})
+    _check_cuts(before, after, chosen, may_change=bool(operators))
+    changes = cuts.changes(fresh) if unlike(before, after, fresh) else ()
+    appear = {
+        change.stream: change.start + 1
+        for change in changes
+        if change.start is not None and change.children
+    }
+    gap = _gap(log, spec, {**appear, **fresh}, {change.stream for change in changes})
     if gap is not None:
         raise gap
     return Resume(spec=spec, fresh=fresh, recut=changes, again=again)
+
+
+def _keeping(operators: Sequence[PipelineOperator], spec: RunSpec) -> Keeping:
+    return Keeping(
+        stateful=[item.name for item in operators if item.keeps_state],
+        quarantining=[item.name for item in operators if item.on_error == "quarantine"],
+        rows=int(spec.options.get("partitions", 1)),
+    )
+
+
+def _check_cuts(
+    before: Deployment, after: Deployment, chosen: Collection[str], *, may_change: bool
+) -> None:
+    """Raise if the plan cuts otherwise than the run, and that cannot be at this start.
+
+    Sinks and operators may be added at the same start, but nothing that ran be begun anew.
+    """
+    fresh = affected(after, chosen)
+    other = unlike(before, after, {segment.name for segment in fresh})
+    known = [name for item in fresh for name in item.operators if name in before.fingerprints]
+    if not other or (may_change and not known):
+        return
+    name = other[0].operators[0]
+    ways = f"use the same plan, leave out --no-recut, --reset {name}, or another --run-dir"
+    raise BadInputError(
+        "the plan cuts or shards it otherwise than when this run began",
+        where=other[0].name,
+        hint="reset at one start, and change the cuts at another" if known else ways,
+    )
 
 
 def _start(told: str, word: str) -> Start:
@@ -191,7 +212,11 @@ def _chosen(
     idle = [name for name in starts.operators if name not in chosen]
     if idle or (starts.everyone is not None and not chosen):
         where = f"--from {idle[0]}=" if idle else "--from"
-        raise BadInputError("nothing is reset or added there", where=where, hint="--reset OPERATOR")
+        hint = "--reset OPERATOR"
+        if idle and idle[0] in _sinks(before):
+            # Whoever added it may have been killed, and not know that it was decided.
+            hint = f"the run has it already: leave that out, or --reset {idle[0]}"
+        raise BadInputError("nothing is reset or added there", where=where, hint=hint)
     return chosen
 
 
@@ -200,7 +225,7 @@ def _named(starts: Starts) -> list[tuple[str, str]]:
 
 
 def _fresh(
-    log: SliceLog, deployment: Deployment, chosen: Collection[str], starts: Starts
+    cuts: Recut, deployment: Deployment, chosen: Collection[str], starts: Starts
 ) -> dict[str, int]:
     """Segments that begin anew, and where: with everything that reads from them."""
     together: dict[Start, list[str]] = {}
@@ -210,7 +235,7 @@ def _fresh(
     found: dict[str, int] = {}
     for start, names in together.items():
         segments = affected(deployment, names)
-        epoch = first_epoch(log, deployment, segments, start)
+        epoch = cuts.first_epoch(segments, start)
         for segment in segments:
             if found.setdefault(segment.name, epoch) != epoch:
                 raise BadInputError(
@@ -219,17 +244,6 @@ def _fresh(
                     hint="give all it reads from one --from",
                 )
     return found
-
-
-def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segment, ...]:
-    """The segments of some operators and all that read from them, directly or not."""
-    chosen: list[Segment] = []
-    logs: set[str] = set()
-    for segment in deployment.segments:
-        if set(segment.operators) & set(operators) or set(segment.inputs) & logs:
-            chosen.append(segment)
-            logs.update(boundary.name for boundary in segment.outputs)
-    return tuple(chosen)
 
 
 def reset_operators(run_dir: Path, resume: Resume) -> Resume:
@@ -241,10 +255,8 @@ def reset_operators(run_dir: Path, resume: Resume) -> Resume:
         resume = resume.again()
         log, deployment = SliceLog(run_dir), resume.spec.deployment
         prepare, crash = _forgets(run_dir, log, deployment), crash_plan()
-        if resume.recut:
-            made = restart(log, deployment, resume.recut, prepare=prepare, crash=crash)
-        else:
-            made = begin_anew(log, deployment, resume.fresh, prepare=prepare, crash=crash)
+        fresh, besides = resume.fresh, resume.recut
+        made = begin_anew(log, deployment, fresh, besides=besides, prepare=prepare, crash=crash)
     return replace(resume, spec=replace(resume.spec, deployment=made))
 
 
@@ -260,8 +272,9 @@ def require_unchanged(run_dir: Path, deployment: Deployment) -> None:
 
 def announced(resumed: Resume) -> str:
     """What begins anew, or goes on otherwise than before, in words."""
-    anew = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
-    return ", ".join(anew) or f"other cuts take over: {', '.join(map(_taken, resumed.recut))}"
+    said = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
+    taken = f"other cuts take over: {', '.join(map(_taken, resumed.recut))}"
+    return "; ".join([*([", ".join(said)] if said else []), *([taken] if resumed.recut else [])])
 
 
 def _taken(change: Change) -> str:
@@ -283,9 +296,9 @@ def _forgets(run_dir: Path, log: SliceLog, deployment: Deployment) -> Prepare:
     from holdfast.storage.identity import new_id
 
     def forget(record: Restart) -> None:
-        anew = [change.stream for change in record.changes if change.since is None]
+        fresh = [change.stream for change in record.changes if change.since is None]
         for segment in deployment.segments:
-            for name in segment.operators if segment.name in anew else ():
+            for name in segment.operators if segment.name in fresh else ():
                 folder = log.layout.tables(name)
                 log.store.remove_folder(folder, aside=log.layout.removed(new_id()))
         log.store.delete(SCHEMAS)
@@ -307,11 +320,16 @@ def _present(log: SliceLog, deployment: Deployment) -> list[UnitId]:
 
 
 def _gap(
-    log: SliceLog, spec: RunSpec, fresh: Mapping[str, int], but: Collection[str] = ()
+    log: SliceLog,
+    spec: RunSpec,
+    fresh: Mapping[str, int],
+    but: Collection[str] = (),
+    options: str = "",
 ) -> BadInputError | None:
     """Why a unit could only wait for ever for slices that are trimmed, if one could.
 
-    Segments named in `but` are not looked at: they have been.
+    Segments named in `but` are not looked at: they have been. What is begun anew there will need
+    these `options` as well.
     """
     if spec.host != "spark":
         return None
@@ -320,13 +338,13 @@ def _gap(
         if unit.segment in but:
             continue
         segment = deployment.segment(unit.segment)
-        anew = segment.name in fresh
+        begins = segment.name in fresh
         folder = log.store.below(log.layout.checkpoints(str(unit)))
-        if segment.kind == "source" and not anew and newest_checkpoint(folder) is None:
+        if segment.kind == "source" and not begins and newest_checkpoint(folder) is None:
             lost = lost_offset(log, unit)
             if lost is not None:
                 return lost
-        checkpointed = segment.kind == "inner" and not anew
+        checkpointed = segment.kind == "inner" and not begins
         first: int | None
         if checkpointed:
             found = newest_checkpoint(folder)
@@ -337,11 +355,13 @@ def _gap(
                 rebuilt = rebuilt_start(log, deployment, unit, first=kept, fresh=fresh)
                 first = first if rebuilt is None else rebuilt
         else:
-            first = 0 if anew else thread_start(log, unit)
+            first = 0 if begins else thread_start(log, unit)
         gap = None if first is None else find_gap(log, deployment, unit, first=first, fresh=fresh)
         if gap is not None:
-            chosen = tuple(fresh) if anew else ()
-            return refusal(log, deployment, gap, checkpointed=checkpointed, chosen=chosen)
+            chosen = fresh if begins else {}
+            return refusal(
+                log, deployment, gap, checkpointed=checkpointed, chosen=chosen, options=options
+            )
     return None
 
 

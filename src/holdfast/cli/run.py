@@ -131,9 +131,11 @@ def run(
     from holdfast.rundir.spec import RunSpec
     from holdfast.runtime.launch.local import LaunchSettings
     from holdfast.runtime.launch.run import LocalRun
+    from holdfast.runtime.node.hosts import host_target
     from holdfast.runtime.units.places import check_sinks
 
     limit_s = None if duration is None else parse_time(duration, where="--for")
+    host_target(host, where="--host")
     options: dict[str, Any] = {}
     if host == "spark":
         options = {"memory_mb": memory_mb, "keep_input": keep_input, "ack_levels": ack_levels}

@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def find_run(run: Path | None, run_dir: Path | None = None, *, live: bool = True) -> Path:
     """The run directory meant: the one given either way, or the only live one below runs/."""
     from holdfast.errors import BadInputError
-    from holdfast.rundir.paths import ENDPOINT, SPEC, is_run
+    from holdfast.rundir.contents import ENDPOINT, SPEC, is_run
 
     if run is not None and run_dir is not None and run != run_dir:
         raise BadInputError(f"{run} and --run-dir {run_dir} are two", hint="name one")

@@ -61,7 +61,7 @@ def show_verdict(verdict: Verdict) -> None:
 
 
 def _app_of(run: Path) -> str:
-    from holdfast.rundir.paths import spec_path
+    from holdfast.rundir.contents import spec_path
 
     path = spec_path(run)
     try:

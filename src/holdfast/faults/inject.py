@@ -25,7 +25,7 @@ from holdfast.errors import BadInputError, HoldfastError
 from holdfast.faults.schedule import ROLE_MARK, Fault, Schedule
 from holdfast.pipeline import Files, Pipeline
 from holdfast.rundir.application import app_folder
-from holdfast.rundir.paths import sabotage_path
+from holdfast.rundir.contents import sabotage_path
 from holdfast.rundir.spec import read_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.node.processes import wake_stopped

@@ -58,6 +58,9 @@ def layout(
             # Fused with what is before it, a bad row would take all rows of the same origin along.
             for name in operator.inputs:
                 declared.setdefault(place[name], "quarantine")
+            if _meets_reader(pipeline, operator):
+                # Fused with what else reads its input, rows put aside would be missing there too.
+                declared.setdefault(place[operator.name], "quarantine")
         if paths_of(operator) is not None or hot_path_of(operator):
             for name in operator.inputs:
                 declared.setdefault(place[name], "path")
@@ -168,6 +171,26 @@ def _asked_shards(pipeline: Pipeline, shards: Mapping[str, int]) -> dict[str, in
                 "one source per part and unite them",
             )
     return asked
+
+
+def _meets_reader(pipeline: Pipeline, operator: PipelineOperator) -> bool:
+    """Whether another operator that reads the same could come to be in one segment with it."""
+    behind = _reached(pipeline, operator)
+    return any(
+        not behind.isdisjoint(_reached(pipeline, other))
+        for name in operator.inputs
+        for other in pipeline.consumers(name)
+        if other.name != operator.name and other.kind != "sink"
+    )
+
+
+def _reached(pipeline: Pipeline, operator: PipelineOperator) -> set[str]:
+    """An operator and all behind it but sinks."""
+    found = {operator.name}
+    for later in pipeline.operators:
+        if later.kind != "sink" and not found.isdisjoint(later.inputs):
+            found.add(later.name)
+    return found
 
 
 def _alone(pipeline: Pipeline, source: PipelineOperator) -> bool:

@@ -107,9 +107,13 @@ def overlaps(
                 )
     for (one, first, here), (other, second, there) in combinations(places, 2):
         if isinstance(first, Sqlite) and isinstance(second, Sqlite):
-            if here == there and first.table.lower() == second.table.lower():
+            if here == there and not _tables(first.table).isdisjoint(_tables(second.table)):
+                same = first.table.lower() == second.table.lower()
                 yield BadInputError(
-                    f"writes to the same table as {one!r}",
+                    f"writes to the same table as {one!r}"
+                    if same
+                    else f"its table {second.table!r} and {first.table!r} of {one!r} get in each "
+                    "other's way, as tentative results have tables of their own",
                     where=other,
                     hint="give one of them another table or file",
                 )
@@ -119,6 +123,21 @@ def overlaps(
                 where=other,
                 hint="give each sink a directory of its own",
             )
+
+
+def tentative_table(table: str) -> str:
+    """Where the tentative results are, if there are any."""
+    return f"{table}_tentative"
+
+
+def newest_view(table: str) -> str:
+    """What shows these and the exact ones."""
+    return f"{table}_newest"
+
+
+def _tables(table: str) -> set[str]:
+    """All names that a sink may use in its file, which knows no case."""
+    return {name.lower() for name in (table, tentative_table(table), newest_view(table))}
 
 
 def _below(sink: Parquet | Sqlite, place: Path, other: Path) -> bool:

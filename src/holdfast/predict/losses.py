@@ -215,4 +215,6 @@ def percentile(table: FloatArray, share: float) -> FloatArray:
     at = (len(table) - 1) * share / 100.0
     low, high = ordered[math.floor(at)], ordered[math.ceil(at)]
     part = at - math.floor(at)
-    return np.where(np.isfinite(high), low + (high - low) * part, np.inf)
+    with np.errstate(invalid="ignore"):  # between two that never end, which is said below
+        between = low + (high - low) * part
+    return np.where(np.isfinite(high), between, np.inf)

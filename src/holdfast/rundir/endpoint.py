@@ -14,7 +14,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from holdfast.rundir.paths import endpoint_path, temporary_path
+from holdfast.rundir.contents import endpoint_path, temporary_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

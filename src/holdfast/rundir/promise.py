@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast.rundir.paths import PROMISE
+from holdfast.rundir.contents import PROMISE
 from holdfast.rundir.spec import read_spec
 from holdfast.storage import open_storage
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
 from holdfast.health.policy import Policy
-from holdfast.rundir.paths import SPEC
+from holdfast.rundir.contents import SPEC
 from holdfast.storage import open_storage
 
 FORMAT = "holdfast-run/2"
@@ -62,6 +62,8 @@ def read_spec(run_dir: Path) -> RunSpec:
         data = json.loads(stored)
     except ValueError as error:
         raise BadInputError(f"not JSON: {error}", where=store.address(SPEC)) from None
+    if not isinstance(data, dict):
+        raise BadInputError("is no object", where=store.address(SPEC))
     if data.get("format") == _FIRST_EDITION:
         raise BadInputError(
             "was written by an earlier version, whose records this one does not read",

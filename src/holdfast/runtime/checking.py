@@ -98,9 +98,12 @@ def _reads(pipeline: Pipeline) -> bool:
 
 
 def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
-    command = [sys.executable, "-m", "holdfast.runtime.spark.check_app", app]
+    # Never written to: that it ends tells the process that we are gone, by whatever signal.
+    theirs, ours = os.pipe()
+    command = [sys.executable, "-m", "holdfast.runtime.spark.check_app", app, str(theirs)]
     process = subprocess.Popen(
         command,
+        pass_fds=(theirs,),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -113,6 +116,8 @@ def _ask(app: str) -> tuple[tuple[BadInputError, ...], tuple[str, ...]]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        os.close(theirs)
+        os.close(ours)
     lines = out.decode(errors="replace").splitlines()
     try:
         answer: Mapping[str, list[Any]] = json.loads(lines[-1])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any, get_args
+from dataclasses import asdict, fields
+from typing import Any, cast, get_args
 
 from holdfast.deployment.framing import frame, unframe
 from holdfast.deployment.slicefiles import slice_file
@@ -54,6 +54,19 @@ KINDS: dict[str, Callable[..., Record]] = {
     )
 }
 _HOW = get_args(How)
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "str": (str,),
+    "bool": (bool,),
+}
+_PLAIN = {
+    name: [
+        (item.name, _TYPES[item.type]) for item in fields(cast("Any", kind)) if item.type in _TYPES
+    ]
+    for name, kind in KINDS.items()
+}
+"""Kind to its fields that hold one number or text, with what they may be."""
 _LISTS = ("left_out", "missing", "silent", "units")
 """Fields that hold names."""
 
@@ -88,6 +101,9 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
     """JSON knows lists only; records hold tuples, so that they can be compared and kept."""
     if "how" in data and data["how"] not in _HOW:
         raise ValueError(data["how"])
+    for name, types in _PLAIN[kind]:
+        if name in data and type(data[name]) not in types:
+            raise TypeError(name)
     if kind == Change.kind:
         data["children"] = tuple(
             Child(unit=item["unit"], segment=item["segment"], groups=tuple(item["groups"]))

@@ -385,8 +385,7 @@ class Reading:
         end = following.start
         if end is None:
             common = yield from self._common(stream, base, None)
-            start = start_of((yield from self.bases(stream)))
-            end = max([end for end in common if end > start], default=start)
+            end = self._left_at(common, start_of((yield from self.bases(stream))))
         stored: Closing = yield Put(
             closings(stream),
             base.number,
@@ -400,6 +399,10 @@ class Reading:
         )
         self._closings[stream, base.number] = stored
         return stored
+
+    def _left_at(self, common: set[int], start: int) -> int:
+        """Of the ends that all logs of a base have, the last one behind where it carries on."""
+        return max([end for end in common if end > start], default=start)
 
     def _goes_on_with(self, stream: str, base: Change, named: int) -> Steps[Change | None]:
         """The change that carries on behind a base whose seals name one.

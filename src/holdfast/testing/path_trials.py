@@ -25,8 +25,8 @@ from holdfast.faults.schedule import Fault, FaultKind, Schedule
 from holdfast.health.breaker import BreakerPolicy
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
 from holdfast.pipeline.claims import claims
+from holdfast.rundir.contents import sabotage_path
 from holdfast.rundir.layout import member, record_folder
-from holdfast.rundir.paths import sabotage_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running

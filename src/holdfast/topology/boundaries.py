@@ -30,7 +30,8 @@ REASONS: Mapping[Reason, str] = {
     "consumers": "several operators read it, and Spark would compute it once for each",
     "exchange": "rows move between shards behind it, and they do so through the log only",
     "nondeterministic": "a redo may come out differently, so its first output is kept",
-    "quarantine": "what follows it quarantines, and it is rows of its own input that are put aside",
+    "quarantine": "it or what follows it quarantines, and rows are put aside of the input of that "
+    "operator alone",
     "path": "a split takes one of several paths here, and another one may begin at any time",
     "state": "another stateful operator or one with several inputs follows, and a segment keeps "
     "one state so that it survives a change of plan",

@@ -87,6 +87,7 @@ def test_a_word_that_is_none_of_a_choice_is_said_plainly(monkeypatch, capsys):
     assert "error" not in said
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_is_no_failure():
     """`holdfast reproduce --list | head -1` ends with 0: 1 would mean infeasible."""
     with subprocess.Popen(

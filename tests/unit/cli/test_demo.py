@@ -17,7 +17,7 @@ from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
 from holdfast.prove import report
 from holdfast.prove import run as prove_run
 from holdfast.prove.judge import Normal
-from holdfast.rundir.paths import spec_path
+from holdfast.rundir.contents import spec_path
 from holdfast.runtime.spark.start import prepare
 
 pytestmark = pytest.mark.unit
@@ -118,6 +118,7 @@ def test_what_was_profiled_is_shown_and_planned_with(cli):
     assert proofs[0].plan.segments[-1].snapshot_interval is not None
 
 
+@pytest.mark.slow
 def test_bounds_that_cannot_be_kept_give_way_to_the_nearest(cli):
     """Half a second is less than a restart takes."""
     result, asked = cli("--max-recovery", "500ms")

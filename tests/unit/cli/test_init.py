@@ -36,3 +36,9 @@ def test_what_is_there_is_left_alone(holdfast, tmp_path):
     assert "has app.py already; name a new folder" in said.err
     assert [path.name for path in tmp_path.iterdir()] == ["app.py"]
     assert (tmp_path / "app.py").read_text() == "mine"
+
+
+def test_what_to_type_next_can_be_typed(holdfast, tmp_path, monkeypatch):
+    """Also where the name of the folder has a space."""
+    monkeypatch.chdir(tmp_path)
+    assert "cd 'my job' && holdfast check" in holdfast("init", "my job").out

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.slow]  # each starts an interpreter
 
 EXTRAS = (
     *("numpy", "scipy", "highspy", "pyspark", "pyarrow", "pandas", "psutil", "matplotlib"),

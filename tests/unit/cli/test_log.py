@@ -171,3 +171,15 @@ def test_a_record_that_is_missing_is_named(run):
     assert code == 1
     assert sorted(item["path"] for item in found["damaged"]) == sorted(gone)
     assert {item["what"] for item in found["damaged"]} == {"is gone"}
+
+
+def test_a_unit_whose_change_is_missing_is_named(run):
+    """What it has published belongs to no stream then, and nothing else would say so."""
+    for stream in ("double", "count"):
+        (run / "streams" / stream / "changes" / f"{0:010d}").unlink()
+    code, found = told(run)
+    assert code == 1
+    assert {item["path"]: item["what"] for item in found["damaged"]} == {
+        f"streams/{stream}/changes/0000000000": f"is gone, and {stream}.0#0 was made by it"
+        for stream in ("double", "count")
+    }

@@ -95,6 +95,7 @@ def test_what_there_are_no_numbers_for_is_refused(holdfast, app, options, line):
     assert len(said.err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_objective_is_said_in_words(holdfast, app):
     """Each is at least as good in its own respect as the others, and the cheapest costs least."""
     write_profile(app)
@@ -148,6 +149,7 @@ def test_ppa_takes_a_profile(holdfast, app):
     assert f"Measured: {path}" in said.out
 
 
+@pytest.mark.slow
 def test_a_bound_that_only_followers_keep_is_planned_with_them(holdfast, app):
     """The sentence names the followers, and their cost stands below the table."""
     said = holdfast("plan", app, "--max-recovery", "300ms")

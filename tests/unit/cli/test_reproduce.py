@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -50,6 +51,27 @@ def test_what_needs_spark_is_named_and_left_out(holdfast, monkeypatch):
     (made,) = json.loads(said.out)["figures"]
     assert made["figure"] == "11"
     assert "measured on Spark, minutes each: ppa 8, ppa 9, ppa 10, ppa 12;" in said.err
+
+
+def test_who_waits_is_told_for_what(holdfast, tmp_path):
+    """A figure may take minutes: its name comes before it, apart from the answer."""
+    said = holdfast("reproduce", "ftc", "3", "--out", tmp_path)
+    assert said.err == "making ftc figure 3: FTC on lines, step by step\n"
+    assert "making" not in said.out
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_work(holdfast, monkeypatch):
+    """Not after minutes of planning."""
+    from holdfast.reproduce import ftc
+
+    def never(effort):
+        raise AssertionError("made before anyone knew where to put it")
+
+    first = dataclasses.replace(ftc.FIGURES[0], make=never)
+    monkeypatch.setattr("holdfast.reproduce.FIGURES", (first,))
+    said = holdfast("reproduce", "ftc", "3", "--out", "/proc/nowhere")
+    assert said.code == 2
+    assert said.err.startswith("holdfast: --out /proc/nowhere: cannot be written")
 
 
 @pytest.mark.parametrize(

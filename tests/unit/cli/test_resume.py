@@ -39,17 +39,18 @@ def same(frame):
     return frame
 
 
-def make_pipeline(*, late=False):
+def make_pipeline(*, late=""):
+    """With a sink added behind an operator, if one is given."""
     pipeline = Pipeline("p", epoch="1s")
     mapped = pipeline.source("numbers", Rate(rows_per_second=1)).map("double", same)
     counted = mapped.aggregate("count", same, key="value")
     pipeline.sink("out", counted, Parquet("out"))
     if late:
-        pipeline.sink("late", counted, Parquet("late"))
+        pipeline.sink("late", {"double": mapped, "count": counted}[late], Parquet("late"))
     return pipeline
 
 
-def make_spec(*, late=False, cuts="all"):
+def make_spec(*, late="", cuts="all"):
     deployment = deploy(make_pipeline(late=late), cuts=cuts)
     return RunSpec(app="", host="spark", deployment=deployment, policy=Policy(), options={})
 
@@ -163,6 +164,7 @@ def test_what_is_reset_begins_where_it_is_told(run, words, epoch):
     [
         ((), ["now"], "--from: nothing is reset or added there"),
         ((), ["count=3"], "--from count=: nothing is reset or added there"),
+        ((), ["out=3"], "--from out=: nothing is reset or added there; the run has it already"),
         (["count"], ["soon"], "--from soon: is not an epoch, now or earliest"),
         (["count"], ["3", "4"], "--from: is said twice"),
         (["count"], ["nobody=3"], "--from nobody: no such operator"),
@@ -249,15 +251,80 @@ def test_other_cuts_can_be_refused(run):
         check_resume(where, spec, ["out"], operators=make_pipeline().operators)
 
 
+def test_changed_code_is_told_how_to_begin_where_its_input_is_there(run):
+    """With all that must be said: an epoch alone resets nothing."""
+    where, spec = run(), make_spec()
+    prints = {**spec.deployment.fingerprints, "count": "other"}
+    changed = replace(spec, deployment=replace(spec.deployment, fingerprints=prints))
+    line = refused(where, changed)
+    assert "use the same code, or run with --reset count --from 29, or" in line
+    assert check_resume(where, changed, ["count"], Starts.parse(["29"])).fresh["count"] == 29
+
+
 def test_a_sink_that_is_added_says_where_it_begins(run):
     """Then it is no change of the run's code, and everything else goes on."""
     where = run()
-    found = check_resume(where, make_spec(late=True), (), Starts.parse(["late=now"]))
+    found = check_resume(where, make_spec(late="count"), (), Starts.parse(["late=now"]))
     assert found.fresh == {"late": 40}
     made = reset_operators(where, found).spec.deployment
     assert "late.0#0" in map(str, made.units())
     change = SliceLog(where).run(SliceLog(where).steps().changes_of("late"))[0]
     assert (change.start, change.number, change.how) == (39, 0, "run")
+
+
+@pytest.mark.parametrize("start", ["now", "earliest", "36"])
+def test_a_sink_is_added_behind_a_fused_operator_at_one_start(run, start):
+    """The stream appears and the sink begins in one restart; a second start changes nothing."""
+    where = run(trim=False)
+    fused = check_resume(where, make_spec(cuts="none"), (), operators=make_pipeline().operators)
+    write_spec(where, reset_operators(where, fused).spec)
+    spec, operators = make_spec(late="double", cuts="none"), make_pipeline(late="double").operators
+    begin = Starts.parse([f"late={start}"])
+    found = check_resume(where, spec, (), begin, operators=operators)
+    epoch = {"now": 40, "earliest": 0, "36": 36}[start]
+    assert announced(found) == (
+        f"late begins at epoch {epoch}; other cuts take over: count goes on from epoch 40 with the "
+        f"state of count, double goes on from epoch {epoch}"
+    )
+    made = reset_operators(where, found).spec
+    units = ["numbers.0#0", "double.2#0", "count.2#0", "out.0#0", "late.0#0"]
+    assert [str(unit) for unit in made.deployment.units()] == units
+    write_spec(where, made)
+    again = check_resume(where, spec, (), operators=operators)
+    assert (again.recut, again.fresh) == ((), {})
+    assert [str(unit) for unit in again.spec.deployment.units()] == units
+
+
+def test_a_sink_that_needs_another_cut_says_so_where_cuts_must_stay(run):
+    """With `--no-recut`; and where it is not said where it begins, that is asked first."""
+    where = run(trim=False)
+    spec = make_spec(cuts="none")
+    write_spec(
+        where,
+        reset_operators(
+            where, check_resume(where, spec, (), operators=make_pipeline().operators)
+        ).spec,
+    )
+    line = refused(where, make_spec(late="double", cuts="none"), (), ["late=now"])
+    assert line.startswith("double: the plan cuts or shards it otherwise")
+    assert "leave out --no-recut" in line
+    assert "--from late=now" in refused(where, make_spec(late="double", cuts="none"))
+
+
+@pytest.mark.parametrize("streams", [(), ("out", "count")])
+@pytest.mark.parametrize("words", [["late=now"], ["late=earliest"], ["late=0"]])
+def test_a_run_that_was_killed_while_it_began_is_gone_on_with(tmp_path, streams, words):
+    """What it was to begin with is put first, whatever is asked for then."""
+    spec = make_spec(cuts="none")
+    write_spec(tmp_path, spec)
+    kept = [item for item in spec.deployment.segments if item.name in streams]
+    begin(SliceLog(tmp_path), replace(spec.deployment, segments=tuple(kept)))
+    late, operators = make_spec(late="double", cuts="none"), make_pipeline(late="double").operators
+    found = check_resume(tmp_path, late, (), Starts.parse(words), operators=operators)
+    assert found.fresh == {"late": 0}
+    assert [change.start for change in found.recut] == [None, -1]
+    made = reset_operators(tmp_path, found).spec.deployment
+    assert [str(unit) for unit in made.units()][1:3] == ["double.0#0", "count.1#0"]
 
 
 def test_intervals_may_change_from_start_to_start(run):
@@ -273,13 +340,13 @@ def test_intervals_may_change_from_start_to_start(run):
 
 def test_a_late_sink_with_trimmed_input_is_refused(run):
     """Also when it is asked for with --reset, as a new operator must be."""
-    line = refused(run(), make_spec(late=True), ["late"])
+    line = refused(run(), make_spec(late="count"), ["late"])
     assert line.startswith("late.0#0: cannot begin at epoch 0: the first slices of its input count")
 
 
 def test_a_late_sink_is_asked_where_it_begins(run):
     """Nothing is guessed."""
-    line = refused(run(), make_spec(late=True))
+    line = refused(run(), make_spec(late="count"))
     assert line == (
         "late: is new since this run began; say where it begins: --from late=now, earliest or an "
         "epoch; or choose another --run-dir"
@@ -330,10 +397,10 @@ def test_a_vanished_checkpoint_without_state_is_rebuilt(run):
 def test_a_vanished_checkpoint_of_a_whole_log_is_rebuilt(run):
     """All ranges and slices are there from batch 0 on."""
     where = run(trim=False)
-    assert "--from late=now" in refused(where, make_spec(late=True))
+    assert "--from late=now" in refused(where, make_spec(late="count"))
     shutil.rmtree(where / "checkpoints")
     assert check_resume(where, make_spec(), ())
-    assert check_resume(where, make_spec(late=True), ["late"])
+    assert check_resume(where, make_spec(late="count"), ["late"])
 
 
 @pytest.mark.parametrize(("offset", "refused"), [("7", True), (None, False)])

@@ -129,14 +129,20 @@ def test_a_path_that_does_not_carry_is_judged_as_well(world):
     assert world.records.changes == ["model"]
 
 
-def test_on_trial_it_is_sound_when_it_has_caught_up(world):
-    """No node is asked to run anything."""
+def on_trial(world):
+    """The first path has failed and is on trial; told is the node that runs it."""
     suspend(world, MODEL, seconds=1.0)
     node = world.where(MODEL)
     for batch in range(9, 20):
         world.set(node, MODEL, waiting=30, batch=batch)
         world.advance(0.5)
     assert world.breaker("model").state == "half-open"
+    return node
+
+
+def test_on_trial_it_is_sound_when_it_has_caught_up(world):
+    """No node is asked to run anything."""
+    node = on_trial(world)
     assert world.probes == {}
     world.set(node, MODEL, waiting=1, batch=20)
     world.now += 0.25
@@ -147,12 +153,7 @@ def test_on_trial_it_is_sound_when_it_has_caught_up(world):
 
 def on_trial_with_another_leader(world):
     """The first path is on trial when a coordinator takes over that has seen nothing of it."""
-    suspend(world, MODEL, seconds=1.0)
-    node = world.where(MODEL)
-    for batch in range(9, 20):
-        world.set(node, MODEL, waiting=30, batch=batch)
-        world.advance(0.5)
-    assert world.breaker("model").state == "half-open"
+    node = on_trial(world)
     world.succeed()
     for name in world.nodes:
         world.hello(name)

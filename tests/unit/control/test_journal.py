@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.control.random_world import random_world
 from tests.unit.control.world import A, B
@@ -212,7 +212,6 @@ def test_compaction_bounds_the_file(tmp_path):
     assert coordinator.state == state
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), compact_after=st.integers(1, 40))
 def test_replay_gives_the_identical_state(seed, compact_after, tmp_path_factory):
     """After any events, with compaction at any time, the journal rebuilds the state exactly."""

@@ -9,7 +9,7 @@ from holdfast.control.facts import Opened, TermBegan
 from holdfast.control.shell.journal import HEADER, encode, read
 from holdfast.control.shell.seat import DeposedError, Seat, newest_term
 from holdfast.deployment import UnitId
-from holdfast.rundir.paths import journal_path, journals
+from holdfast.rundir.contents import journal_path, journals
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams.fork import ForkSteps, find_fork
 

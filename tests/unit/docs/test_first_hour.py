@@ -94,6 +94,7 @@ def test_ctrl_c_while_starting_is_no_traceback(tmp_path):
     assert (said.returncode, said.stderr) == (130, "holdfast: interrupted\n")
 
 
+@pytest.mark.slow
 def test_what_the_system_refuses_is_one_line(tmp_path):
     """The file and the reason, exit code 2; the traceback only with --debug."""
     (tmp_path / "file").touch()

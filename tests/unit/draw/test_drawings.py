@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.draw import PlanMarks, draw_svg, draw_text, plan_marks
@@ -105,7 +105,6 @@ def test_every_operator_is_drawn_once(name):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 25), density=st.floats(0, 0.6))
-@settings(max_examples=40, deadline=None)
 def test_boxes_and_labels_never_overlap(seed, n, density):
     """On random DAGs in both directions, boxes and edge labels keep clear of one another."""
     topology = random_dag(n, density=density, parallelism=(1, 4), links="mixed", seed=seed)
@@ -245,7 +244,6 @@ def test_terminal_drawing_names_every_operator_once(name):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 15), density=st.floats(0, 0.4))
-@settings(max_examples=40, deadline=None)
 def test_terminal_arrows_match_edges(seed, n, density):
     """There is one arrow head per edge."""
     topology = random_dag(n, density=density, seed=seed)

@@ -480,4 +480,4 @@ class SplitWorld(RuleBasedStateMachine):
 
 
 TestSplitWorld = SplitWorld.TestCase
-TestSplitWorld.settings = hypothesis_settings(max_examples=60, stateful_step_count=40)
+TestSplitWorld.settings = hypothesis_settings(stateful_step_count=40)

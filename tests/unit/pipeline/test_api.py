@@ -205,6 +205,12 @@ def test_an_operator_with_state_must_be_deterministic(kind):
         (Sqlite("x.db"), Parquet("x.db"), "overlap"),
         (Sqlite("x.db"), Sqlite("./x.db"), "same table"),
         (Sqlite("x.db", "t"), Sqlite("x.db", "T"), "same table"),
+        (
+            Sqlite("x.db", "t"),
+            Sqlite("x.db", "T_tentative"),
+            "'t' of 'one' get in each other's way",
+        ),
+        (Sqlite("x.db", "t_newest"), Sqlite("x.db", "t"), "get in each other's way"),
     ],
 )
 def test_two_sinks_in_one_place_are_refused(first, second, message):

@@ -100,6 +100,29 @@ def test_an_operator_that_quarantines_reads_boundaries():
     assert layout(alone, fuse_sources=True).forced["lines"] == "quarantine"
 
 
+@pytest.mark.parametrize("how", ["map", "same", "join"])
+def test_what_one_operator_puts_aside_is_there_for_others(how):
+    """Rows are left out of a boundary, so nobody else may read that one in the same segment."""
+    p = Pipeline("p")
+    lines = p.source("lines", Rate(10))
+    left = lines.map("left", same, on_error="quarantine").map("then", same)
+    if how == "map":
+        met = left.union("met", lines.map("right", same))
+    elif how == "same":
+        met = left.union("met", lines)
+    else:
+        met = left.join("met", lines.map("right", same), same, key="key")
+    p.sink("out", met, Parquet("out"))
+    assert layout(p).forced["left"] == "quarantine"
+    assert deploy(p).segment("left").operators == ("left",)
+    apart = Pipeline("p")
+    lines = apart.source("lines", Rate(10))
+    left = lines.map("left", same, on_error="quarantine").map("then", same)
+    apart.sink("out", left, Parquet("out"))
+    apart.sink("all", lines.map("right", same), Parquet("all"))
+    assert deploy(apart).segment("then").operators == ("left", "then")
+
+
 def test_fused_sources_run_with_what_follows_them():
     """With fuse_sources a lone source's rows are not logged before they are used."""
     deployment = deploy(word_count(), fuse_sources=True)
@@ -307,7 +330,6 @@ def more_cuts_refine_fewer(coarse, fine):
         assert any(set(segment.operators) <= set(other.operators) for other in coarse.segments)
 
 
-@settings(deadline=None, max_examples=300)
 @given(p=pipelines(), cuts=names, more=names, fuse=st.booleans())
 def test_every_pipeline_is_cut_by_the_rules(p, cuts, more, fuse):
     """All that must hold is checked on the same pipelines, since making them takes most time."""

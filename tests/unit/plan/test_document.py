@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
@@ -149,7 +149,6 @@ PLANS = st.one_of(
 )
 
 
-@settings(max_examples=40)
 @given(PLANS)
 def test_every_plan_survives_its_file(plan):
     """Whatever its fields hold."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
@@ -308,7 +308,6 @@ def drawn_plan(data: st.DataObject, parts: Sequence[tuple[int, ...]]) -> list[Se
     ]
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_more_load_never_helps(seed: int, data: st.DataObject) -> None:
     """Batches and latency do not decrease with load: planners climb on this."""
@@ -322,7 +321,6 @@ def test_more_load_never_helps(seed: int, data: st.DataObject) -> None:
     assert before.end_to_end_s <= after.end_to_end_s
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_recoveries_keep_their_floors(seed: int, data: st.DataObject) -> None:
     """Whatever shares its node, nobody recovers faster than its floor: planners search by it."""
@@ -342,7 +340,6 @@ def test_recoveries_keep_their_floors(seed: int, data: st.DataObject) -> None:
         assert told.phases.median[i] <= told.phases.p95[i]
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), data=st.data())
 def test_nothing_is_cheaper_than_the_uncut_pipeline(seed: int, data: st.DataObject) -> None:
     """Cutting more or running more often takes more CPU."""

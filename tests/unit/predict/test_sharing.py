@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.predict.sharing import Await, Compute, Sleep, Step, Task, Tell, share
@@ -110,7 +110,6 @@ computes = st.builds(Compute, st.floats(0.02, 0.4), st.floats(0.1, 2.0))
 sleeps = st.builds(Sleep, st.floats(0.0, 0.8))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     tasks=st.lists(st.lists(computes | sleeps, min_size=1, max_size=4), min_size=1, max_size=5),
     cores=st.floats(0.5, 4.0),

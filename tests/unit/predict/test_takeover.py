@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.predict.takeover import Back, Lost, bring_back
@@ -99,7 +99,6 @@ units = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(lost=st.lists(units, min_size=1, max_size=5), since=st.floats(0, 4), data=st.data())
 def test_nobody_is_faster_than_alone(lost: list[Lost], since: float, data: st.DataObject) -> None:
     """Detection, building, loading and one batch are a floor whatever else is lost."""

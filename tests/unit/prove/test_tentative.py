@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.runtime.deployments import a_sink, deployed
 
 from holdfast.control.status import ForkUnitView, ForkView
-from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment import Boundary, Segment
 from holdfast.prove.tentative import Fork, ForkWatch, Piece, Worth, words, worth_of
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams.records import Floor, Slice
@@ -13,20 +14,15 @@ from holdfast.streams.steps import RaiseFloor, slices
 
 pytestmark = pytest.mark.unit
 
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=1.0,
-    segments=(
-        Segment(
-            name="count",
-            kind="inner",
-            operators=("count",),
-            inputs=("lines",),
-            outputs=(Boundary(operator="count"),),
-        ),
-        Segment(name="out", kind="exporter", operators=("out",), inputs=("count",)),
+DEPLOYMENT = deployed(
+    Segment(
+        name="count",
+        kind="inner",
+        operators=("count",),
+        inputs=("lines",),
+        outputs=(Boundary(operator="count"),),
     ),
-    fingerprints={},
+    a_sink("out", reads="count"),
 )
 FORK = ForkView(
     fork=1,

@@ -132,6 +132,7 @@ def test_ftc_figure_7_tree_and_line_are_optimal_and_share_is_not():
     assert all(row[at("dag")] >= row[at("exact")] for row in made.rows)
 
 
+@pytest.mark.slow
 def test_ftc_figure_8_the_greedy_is_far_from_the_optimum_on_sentiment():
     """The paper says 4%; here it is more than 20%, and the page says so."""
     made = make("ftc", "8")
@@ -167,6 +168,7 @@ def test_a_share_of_exactly_whole_steps_leaves_room_for_checkpoints():
     assert n_segments_on_grid(topology, 0.5, 20) < 1.0
 
 
+@pytest.mark.slow
 def test_fastrecover_wins_on_chains_by_half_and_nsegments_runs_out_of_grid():
     """Figure 4.1: better on every topology, half of the naive methods, no plan at n = 35."""
     small, large = (sample(replace(CHAIN, n=n), 8) for n in (10, 35))
@@ -192,6 +194,7 @@ def test_fastrecover_figures_have_a_row_for_every_point(figure):
         assert verdicts(made)["recovery gets longer as CH_max falls"] == "holds"
 
 
+@pytest.mark.slow
 def test_ppa_figure_15_sa_equals_dp_and_fidelity_predicts_where_the_paper_says():
     """On both queries, by page; ranking a random sample of requests needs few of them."""
     made = make("ppa", "15")
@@ -220,6 +223,7 @@ def test_accuracy_is_whole_with_all_tasks_and_nothing_without_the_sink():
     assert found == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.slow
 def test_ppa_figure_20_inc_gives_results_on_the_way_and_to_none():
     """Topological order has no complete tree until the end."""
     made = make("ppa", "20")

@@ -8,7 +8,7 @@ from holdfast.errors import BadInputError
 from holdfast.health.heartbeat import HeartbeatPolicy
 from holdfast.health.policy import Policy
 from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
-from holdfast.rundir.paths import spec_path
+from holdfast.rundir.contents import spec_path
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
 
 pytestmark = pytest.mark.unit
@@ -39,6 +39,9 @@ def test_other_directories_and_formats_are_refused(tmp_path):
         read_spec(tmp_path)
     spec_path(tmp_path).write_text("{")
     with pytest.raises(BadInputError, match="not JSON"):
+        read_spec(tmp_path)
+    spec_path(tmp_path).write_text("[]")
+    with pytest.raises(BadInputError, match=r"run.json: is no object"):
         read_spec(tmp_path)
     spec_path(tmp_path).write_text(json.dumps({**spec().to_json(), "format": "other/9"}))
     with pytest.raises(BadInputError, match="unknown format 'other/9'"):

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from tests.unit.runtime.deployments import a_sink, deployed
 
-from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.deployment import Boundary, Segment
 from holdfast.errors import BadInputError
 from holdfast.runtime.log.slicelog import EndedError, SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring, begin
@@ -15,24 +16,17 @@ from holdfast.streams.steps import Put, ranges
 
 pytestmark = pytest.mark.unit
 
-DEPLOYMENT = Deployment(
-    pipeline="p",
-    epoch_s=1.0,
-    segments=(
-        Segment(
-            name="rows", kind="source", operators=("rows",), outputs=(Boundary(operator="rows"),)
-        ),
-        Segment(
-            name="score",
-            kind="inner",
-            operators=("score",),
-            inputs=("rows",),
-            outputs=(Boundary(operator="score"),),
-            paths=("model", "rules"),
-        ),
-        Segment(name="out", kind="exporter", operators=("out",), inputs=("score",)),
+DEPLOYMENT = deployed(
+    Segment(name="rows", kind="source", operators=("rows",), outputs=(Boundary(operator="rows"),)),
+    Segment(
+        name="score",
+        kind="inner",
+        operators=("score",),
+        inputs=("rows",),
+        outputs=(Boundary(operator="score"),),
+        paths=("model", "rules"),
     ),
-    fingerprints={},
+    a_sink("out", reads="score"),
 )
 SPLIT = DEPLOYMENT.segment("score")
 

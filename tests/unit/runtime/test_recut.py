@@ -10,11 +10,12 @@ from tests.unit.runtime.log.test_anew import KilledError, Mortal
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
+from holdfast.pipeline.stream import Stream
 from holdfast.runtime.checkpoint.clone import make_checkpoint
-from holdfast.runtime.log.anew import finish_restart, restart, with_changes
+from holdfast.runtime.log.anew import begin_anew, finish_restart, restart, with_changes
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.recut import forget_vanished, recut, unlike
+from holdfast.runtime.recut import Keeping, Recut, forget_vanished, unlike
 from holdfast.streams.handover import Birth
 from holdfast.streams.records import Change, Child, Floor, Range, Slice
 from holdfast.streams.steps import Put, RaiseFloor, ranges, slices
@@ -58,6 +59,10 @@ def ran(deployment, *, ahead=(), commits=6):
             home = log.store.below(log.layout.checkpoints(unit))
             make_checkpoint(home, 0, next_batch=min(commits, len(ends)), rows=1)
     return log
+
+
+def recut(log, before, after, **keeping):
+    return Recut(log, before, after, Keeping(**keeping)).changes()
 
 
 def asked(log, before, after):
@@ -244,3 +249,150 @@ def test_an_operator_with_state_reads_as_many_logs_as_before():
         "sum: the plan cuts it otherwise than the run, and sum would read 2 logs and has read 1, "
         "by which Spark knows its state; use the cuts it had, --reset both, or another --run-dir"
     )
+
+
+def lated(on):
+    """The pipeline with a sink added behind one of its operators, with as few cuts as can be."""
+    made = pipeline()
+    made.sink("late", Stream(made, on), Parquet("late"))
+    return deploy(made, cuts="none")
+
+
+def added(log, before, after, start, **keeping):
+    """What is decided if a sink is added: the epoch it begins at, and the changes by stream."""
+    cuts = Recut(log, before, after, Keeping(**{"stateful": STATEFUL, **keeping}))
+    epoch = cuts.first_epoch([after.segment("late")], start)
+    return epoch, {item.stream: item for item in cuts.changes({"late": epoch})}
+
+
+def committed(log, unit, *batches):
+    """Further checkpoints of a unit, each with a commit."""
+    home = log.store.below(log.layout.checkpoints(unit))
+    for generation, batch in enumerate(batches, 1):
+        make_checkpoint(home, generation, next_batch=batch + 1, rows=1)
+
+
+def test_a_sink_added_to_a_stream_that_appears_begins_now():
+    """The stream appears where its other reader goes on, which is where the sink begins too."""
+    log, after = ran(NONE, ahead=("events",)), lated("sum")
+    epoch, found = added(log, NONE, after, "now")
+    assert epoch == 20
+    assert (found["sum"].start, found["sum"].since, found["sum"].ends) == (19, 19, ())
+    assert found["sum"].state == (("label.0#0", 4),)
+    assert found["label"].since == 19
+    made = begin_anew(log, after, {"late": epoch}, besides=list(found.values()))
+    assert [str(unit) for unit in made.units()] == [
+        "events.0#0",
+        "sum.0#0",
+        "label.1#0",
+        "out.0#0",
+        "late.0#0",
+    ]
+    assert log.run(log.steps().birth("late.0#0")) == Birth(epoch=19)
+
+
+@pytest.mark.parametrize(
+    ("start", "begins", "since"), [(12, 12, 11), (16, 16, 11), (8, 8, 7), ("earliest", 8, 7)]
+)
+def test_a_sink_added_earlier_gets_what_was_in_no_log(start, begins, since):
+    """It is made again from the commit before, and those who have read it go on where they were."""
+    log, after = ran(NONE, ahead=("events",), commits=5), lated("sum")
+    committed(log, "label.0#0", 2, 1)
+    log.records.execute(RaiseFloor(slices("events.0#0"), Floor(number=1, epoch=3)))
+    epoch, found = added(log, NONE, after, start)
+    assert epoch == begins
+    assert (found["sum"].start, found["sum"].since) == (begins - 1, since)
+    assert (found["sum"].ends, found["label"].since) == ((19,), 19)
+    begin_anew(log, after, {"late": epoch}, besides=list(found.values()))
+    steps = log.steps()
+    assert log.run(steps._stops("sum.0#0")) == (begins - 1, 19)
+    assert log.run(steps.birth("late.0#0")).epoch == begins - 1
+    assert log.run(steps.birth("label.1#0")).epoch == 19
+
+
+def test_a_sink_added_behind_an_operator_without_state_needs_its_input_only():
+    """As far back as that is there; what keeps state behind it goes on as it was."""
+    log, after = ran(NONE, ahead=("events",)), lated("double")
+    log.records.execute(RaiseFloor(slices("events.0#0"), Floor(number=2, epoch=7)))
+    epoch, found = added(log, NONE, after, "earliest")
+    assert (epoch, found["double"].start, found["double"].ends) == (8, 7, (19,))
+    assert (found["label"].since, found["label"].state) == (19, (("label.0#0", 4),))
+
+
+@pytest.mark.parametrize(
+    ("start", "line"),
+    [
+        (
+            4,
+            "late: cannot begin at epoch 4: so far sum is in no log, and what it needs of events "
+            "after epoch -1 is trimmed; --from 8",
+        ),
+        (10, "late: epoch 10 is not the first after an end of events; --from 8 or --from 12"),
+        (21, "late: epoch 21 lies beyond its end; --from 20"),
+    ],
+)
+def test_an_epoch_at_which_a_sink_cannot_be_added_is_refused(start, line):
+    """With one at which it can; that of the input which lies beyond its stream is no end of it."""
+    log = ran(NONE, ahead=("events",), commits=5)
+    committed(log, "label.0#0", 2, 1)
+    log.records.execute(RaiseFloor(slices("events.0#0"), Floor(number=1, epoch=3)))
+    with pytest.raises(BadInputError) as found:
+        added(log, NONE, lated("sum"), start)
+    assert str(found.value) == line
+
+
+def test_a_sink_added_with_whole_input_begins_at_the_first_epoch():
+    """Then no state is needed: what the run began with was none."""
+    epoch, found = added(ran(NONE), NONE, lated("sum"), "earliest")
+    assert (epoch, found["sum"].since, found["sum"].state) == (0, -1, ())
+    assert (found["sum"].ends, found["label"].since) == ((19,), 19)
+
+
+def test_a_sink_that_cannot_be_added_says_what_can_be_done():
+    """Two states were kept as one, and the sink would take them apart."""
+    with pytest.raises(BadInputError) as found:
+        added(ran(NONE), NONE, lated("sum"), "now", stateful=("sum", "label"))
+    assert str(found.value) == (
+        "late: cannot begin at epoch 20: so far sum is in no log, and the states of sum and label "
+        "were kept as one; leave it out, --reset double, or another --run-dir"
+    )
+
+
+def test_rows_that_were_left_out_are_not_made_again():
+    """Others might be; a sink that begins now needs none of them."""
+    log, after = ran(NONE, ahead=("events",)), lated("double")
+    assert added(log, NONE, after, "now", quarantining=["double"])[0] == 20
+    with pytest.raises(BadInputError, match=r"leave out other rows after epoch 15 .*; --from 20$"):
+        added(log, NONE, after, 16, quarantining=["double"])
+
+
+def test_whoever_adds_a_sink_to_a_stream_that_appears_may_be_killed_at_any_step():
+    """Nothing of it, or all: the sink is never born without the stream, nor that without it."""
+    after = lated("sum")
+    for steps in itertools.count():
+        log = ran(NONE)
+        epoch, found = added(log, NONE, after, 16)
+        log.store.left = steps
+        try:
+            begin_anew(log, after, {"late": epoch}, besides=list(found.values()))
+        except KilledError:
+            log.store.left = None
+        else:
+            break
+        finish_restart(log, lambda _: None)
+        assert bool(log.carriers("late")) == bool(log.carriers("sum")) == bool(steps)
+        if steps:
+            assert log.run(log.steps().birth("late.0#0")) == Birth(epoch=15)
+    assert steps > 5
+
+
+def test_what_is_divided_for_other_readers_is_not_taken_over():
+    """Slices before hold rows by other keys than those that the plan's readers ask for."""
+    log = ran(ALL)
+    spread = [replace(item, key=("key",)) for item in ALL.segment("label").outputs]
+    other = [
+        replace(item, outputs=tuple(spread)) if item.name == "label" else item
+        for item in ALL.segments
+    ]
+    with pytest.raises(BadInputError, match="what it has published is divided for other readers"):
+        recut(log, ALL, replace(ALL, segments=tuple(other[:-1])), stateful=STATEFUL)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.storage.objects import ObjectStorage
 
@@ -364,7 +364,6 @@ OPERATIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
 @given(OPERATIONS)
 def test_all_back_ends_answer_alike(tmp_path_factory, operations):
     """Whatever the order of operations: what holds in memory holds on disk."""

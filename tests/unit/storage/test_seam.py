@@ -68,7 +68,7 @@ LISTED = {
     "profile/launch.py": ("mkdir open tempfile.TemporaryDirectory", MACHINE),
     "rundir/application.py": ("is_file", INPUT),
     "rundir/endpoint.py": ("os.fdopen os.open read_text replace unlink", CONTROL),
-    "rundir/paths.py": ("glob iterdir", MACHINE),
+    "rundir/contents.py": ("glob iterdir", MACHINE),
     "runtime/checking.py": (
         "is_dir iterdir mkdir read_text replace st_mtime stat touch unlink write_text",
         MACHINE,
@@ -246,7 +246,8 @@ STORAGE = {"LocalStorage", "remove_temporaries", "sync_folder"}
 
 def uses(source: str) -> set[str]:
     """How a module touches a file system, as far as its text shows it."""
-    nodes = list(ast.walk(ast.parse(source)))
+    telling = (ast.Import, ast.ImportFrom, ast.Call, ast.Attribute)  # the others say nothing here
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, telling)]
     known = dict(bound for node in nodes for bound in _bound(node))
     return {found for node in nodes for found in _uses(node, known)}
 

@@ -115,6 +115,22 @@ def test_a_damaged_record_is_named(damage, said):
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    [
+        Slice(unit="x.0#0", number=2, after="x", upto=3),
+        Slice(unit="x.0#0", number=2, after=1, upto=None),
+        Range(unit="x.0#0", number=True, after=1, upto=2),
+        Change(stream=7, number=0, how="run", children=()),
+    ],
+    ids=repr,
+)
+def test_a_record_with_a_field_of_another_kind_is_refused(wrong):
+    """Whole and with the right checksum, it would be found out in the middle of a decision."""
+    with pytest.raises(CorruptLogError, match=f"is no {wrong.kind} record as edition 2 has it"):
+        decode(encode(wrong), path="here")
+
+
+@pytest.mark.parametrize(
     "record", [item for item in RECORDS if hasattr(item, "how")], ids=lambda record: record.kind
 )
 def test_a_change_of_another_kind_is_refused(record):

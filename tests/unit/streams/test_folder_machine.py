@@ -25,14 +25,12 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.unit.streams.on_disk import OnDisk
 
 from holdfast.errors import HoldfastError
-from holdfast.rundir.records import RecordFolder
-from holdfast.storage.local import LocalStorage
 from holdfast.streams.floors import Floors
 from holdfast.streams.steps import Put, RaiseFloor
 from holdfast.testing.hands import Violation, World, draw, rules
-from holdfast.testing.hands.memory import Memory
 from holdfast.testing.hands.schedule import Running
 from holdfast.testing.hands.starts import STARTER
 
@@ -42,20 +40,6 @@ MOST_CHANGES = 5
 MOST_RESTARTS = 3
 WITH_PATHS = next(seed for seed in range(100) if draw(seed).shared)
 WITHOUT = next(seed for seed in range(100) if "N" not in draw(seed).segments)
-
-
-class OnDisk(Memory):
-    """The records as files in a folder; the model's own copy must agree with them."""
-
-    def __init__(self, root) -> None:
-        super().__init__()
-        self.folder = RecordFolder(LocalStorage(root))
-
-    def execute(self, operation):
-        kept = super().execute(operation)
-        found = self.folder.execute(operation)
-        assert found == kept, operation
-        return found
 
 
 class Folder(RuleBasedStateMachine):
@@ -188,6 +172,7 @@ def _settings(examples):
     )
 
 
+@pytest.mark.slow
 def test_any_order_of_operations_on_a_folder_is_exact():
     """Whatever happens between two operations on files, sinks get every row once."""
     run_state_machine_as_test(Folder, settings=_settings(10))

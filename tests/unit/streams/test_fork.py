@@ -306,11 +306,11 @@ def test_exact_units_never_see_a_fork(records):
 
 
 @pytest.mark.sample(first=0)
-@pytest.mark.parametrize("first", range(0, 60, 15))
+@pytest.mark.parametrize("first", range(0, 60, 6))
 def test_worlds_with_forks_end_exact(first):
     """Silent logs, crashes, zombies, trimming: the sink is exact and no tentative row is left."""
     seen = 0
-    for seed in range(first, first + 15):
+    for seed in range(first, first + 6):
         world = ForkWorld(seed)
         world.run()
         seen += world.count["tentative"]

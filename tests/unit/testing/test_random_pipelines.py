@@ -27,7 +27,10 @@ def rows_of(drawing):
 
 def test_all_kinds_are_drawn():
     """There is no rule that no pipeline tries."""
-    assert {step.kind for seed in SEEDS for step in draw(seed).steps} == set(RULES)
+    kinds = (step.kind for seed in SEEDS for step in draw(seed).steps)
+    missing = set(RULES)
+    while missing:
+        missing.discard(next(kinds))
 
 
 @pytest.mark.sample(first=0)

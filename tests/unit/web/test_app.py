@@ -72,15 +72,31 @@ class FakeDoor:
         self.told.append(("stop",))
 
 
-@pytest.fixture
-def door():
-    return FakeDoor()
+class Doorway:
+    """Where a door can be put: one server is enough for all tests."""
+
+    def __init__(self):
+        self.door = FakeDoor()
+
+    def __getattr__(self, name):
+        return getattr(self.door, name)
 
 
-@pytest.fixture
-def ask(door):
-    with served(door) as asked:
+@pytest.fixture(scope="module")
+def doorway():
+    return Doorway()
+
+
+@pytest.fixture(scope="module")
+def ask(doorway):
+    with served(doorway) as asked:
         yield asked
+
+
+@pytest.fixture
+def door(doorway):
+    doorway.door = FakeDoor()
+    return doorway.door
 
 
 def test_the_whole_status_is_the_status_document(ask, door):

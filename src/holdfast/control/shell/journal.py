@@ -30,7 +30,7 @@ from holdfast.control.facts import Fact
 from holdfast.control.shell.lines import to_line
 from holdfast.control.state import State
 from holdfast.errors import BadInputError, CorruptLogError
-from holdfast.rundir.paths import temporary_path
+from holdfast.rundir.contents import temporary_path
 
 FORMAT = "holdfast-journal"
 VERSION = 2

@@ -16,8 +16,8 @@ from holdfast.control.facts import Fact
 from holdfast.control.shell.journal import Journal, Replay, read
 from holdfast.control.state import State
 from holdfast.errors import HoldfastError
+from holdfast.rundir.contents import journal_path, journals
 from holdfast.rundir.layout import member
-from holdfast.rundir.paths import journal_path, journals
 from holdfast.storage import open_storage
 from holdfast.streams import codec, steps
 from holdfast.streams.fork import end_fork, put_fork

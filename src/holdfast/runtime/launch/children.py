@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from holdfast.rundir.paths import (
+from holdfast.rundir.contents import (
     coordinator_output_path,
     node_output_path,
     nodes_folder,

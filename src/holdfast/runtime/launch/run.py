@@ -29,7 +29,7 @@ from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
 from holdfast.control.status import RunView
 from holdfast.errors import BadInputError, HoldfastError
-from holdfast.rundir.paths import STARTING, half_written, scratch_folder, warm_folder
+from holdfast.rundir.contents import STARTING, half_written, scratch_folder, warm_folder
 from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.launch.children import Child, ProcessList
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher

@@ -12,7 +12,7 @@ changed nothing, and what one who is killed later leaves is carried out when the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
@@ -28,6 +28,17 @@ Start: TypeAlias = int | Literal["now", "earliest"]
 """The first epoch that is read."""
 Prepare: TypeAlias = Callable[[Restart], None]
 """What is to be done before any unit of a restart begins; may be done twice."""
+
+
+def affected(deployment: Deployment, operators: Collection[str]) -> tuple[Segment, ...]:
+    """The segments of some operators and all that read from them, directly or not."""
+    chosen: list[Segment] = []
+    logs: set[str] = set()
+    for segment in deployment.segments:
+        if set(segment.operators) & set(operators) or set(segment.inputs) & logs:
+            chosen.append(segment)
+            logs.update(boundary.name for boundary in segment.outputs)
+    return tuple(chosen)
 
 
 def outside(deployment: Deployment, fresh: Sequence[Segment]) -> list[str]:
@@ -46,16 +57,16 @@ def first_epoch(
     if start == "earliest":
         return _earliest(log, streams, name)
     if start == "now":
-        return _newest(log, streams or [name]) + 1
-    if not streams and start > (newest := _newest(log, [name]) + 1):
+        return newest_end(log, streams or [name]) + 1
+    if not streams and start > (newest := newest_end(log, [name]) + 1):
         raise BadInputError(
             f"epoch {start} lies beyond its end", where=name, hint=f"--from {newest}"
         )
-    if not _ends(log, streams, start - 1):
+    if not ends_at(log, streams, start - 1):
         raise BadInputError(
             f"epoch {start} is not the first after an end of {', '.join(streams)}",
             where=name,
-            hint=_nearest(log, streams, start),
+            hint=nearest(log, streams, start),
         )
     return start
 
@@ -73,6 +84,7 @@ def begin_anew(
     deployment: Deployment,
     starts: Mapping[str, int],
     *,
+    besides: Sequence[Change] = (),
     prepare: Prepare = lambda _: None,
     crash: Crash | None = None,
 ) -> Deployment:
@@ -82,6 +94,7 @@ def begin_anew(
         log: where that is recorded.
         deployment: what is to run.
         starts: segments to the first epoch they read.
+        besides: what becomes of other streams at the same time.
         prepare: called once it is decided and before any of them begins.
         crash: where to die.
 
@@ -95,7 +108,7 @@ def begin_anew(
             fresh = replace(segment, change=len(known))
             reason = f"begun anew at epoch {epoch}" if known else f"added at epoch {epoch}"
             asked.append(first_change(fresh, start=epoch - 1, reason=reason))
-    return restart(log, deployment, asked, prepare=prepare, crash=crash)
+    return restart(log, deployment, [*asked, *besides], prepare=prepare, crash=crash)
 
 
 def restart(
@@ -162,7 +175,7 @@ def with_changes(log: SliceLog, deployment: Deployment) -> Deployment:
     return replace(deployment, segments=tuple(map(begun, deployment.segments)))
 
 
-def _newest(log: SliceLog, streams: Sequence[str]) -> int:
+def newest_end(log: SliceLog, streams: Sequence[str]) -> int:
     """The newest end that streams share, -1 for none."""
     steps = log.steps()
     last = [log.run(steps.last_end(stream)) for stream in streams if log.carriers(stream)]
@@ -174,21 +187,22 @@ def _newest(log: SliceLog, streams: Sequence[str]) -> int:
     return newest
 
 
-def _nearest(log: SliceLog, streams: Sequence[str], epoch: int) -> str:
-    """Ends around an epoch, in words."""
-    newest = _newest(log, streams)
-    gone = max((log.run(log.steps().gone_upto(stream)) for stream in streams), default=-1)
-    known = range(gone + 1, newest + 2)
+def nearest(log: SliceLog, streams: Sequence[str], epoch: int, known: range | None = None) -> str:
+    """Where one might begin around an epoch, in words; `known` are the epochs looked at."""
+    if known is None:
+        gone = max((log.run(log.steps().gone_upto(stream)) for stream in streams), default=-1)
+        known = range(gone + 1, newest_end(log, streams) + 2)
     below = (at for at in reversed(known) if at < epoch)
     above = (at for at in known if at > epoch)
     before, after = (
-        next((at for at in found if _ends(log, streams, at - 1)), None) for found in (below, above)
+        next((at for at in found if ends_at(log, streams, at - 1)), None)
+        for found in (below, above)
     )
     near = " or ".join(f"--from {at}" for at in (before, after) if at is not None)
     return near or "--from earliest or --from now"
 
 
-def _ends(log: SliceLog, streams: Sequence[str], epoch: int) -> bool:
+def ends_at(log: SliceLog, streams: Sequence[str], epoch: int) -> bool:
     """Whether a batch may have ended there, in the present life of all that is read."""
     steps = log.steps()
     return all(

@@ -228,8 +228,9 @@ class SliceLog:
     def publish(self, item: Slice, *, adopt: bool = False) -> Slice:
         """Make a batch visible; returns the slice that counts.
 
-        Raises if the batch was published with other rows, or made from other rows, unless these
-        are to be adopted. What differs in the rounding of floats alone is not another row.
+        Raises if the batch was published with other rows, unless these are to be adopted, and if it
+        was made from other rows: whoever keeps state must run it again, from those. What differs in
+        the rounding of floats alone is not another row.
         """
         item = replace(item, writer=self.writer)
         try:
@@ -250,10 +251,7 @@ class SliceLog:
                 seal: Seal = self.records.execute(Get(slices(item.unit), item.number))
                 raise self.ended(item.unit, streams_unit.Ended(why="sealed", change=seal.change))
             case "other skip":
-                stored = self.need_slice(item.unit, item.number)
-                if adopt:
-                    return stored
-                raise OtherSkipError(item, stored)
+                raise OtherSkipError(item, self.need_slice(item.unit, item.number))
 
     def _rounded(self, stored: Slice, item: Slice) -> bool:
         if (stored.after, stored.upto, stored.rows) != (item.after, item.upto, item.rows):

@@ -11,12 +11,13 @@ Cost: a few small folders are listed per input log; slices are read only to word
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
 from holdfast.rundir.layout import word
+from holdfast.runtime.log.anew import affected, outside
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams.records import Change, Seal
 from holdfast.streams.steps import Get, changes, ranges, slices
@@ -38,7 +39,8 @@ class Gap:
     start: int | None = None
     """Of one that is begun anew: the first epoch it reads."""
     epoch: int | None = None
-    """The first epoch from which on its whole input is there; None if there is none."""
+    """The first epoch from which on its whole input is there, and that of all that is begun anew
+    with it; None if there is none."""
 
     def __str__(self) -> str:
         where = f"with batch {self.batch}" if self.start is None else f"at epoch {self.start}"
@@ -71,8 +73,14 @@ def find_gap(
         missing = _missing_input(log, deployment, segment, after, fresh)
     if missing is None:
         return None
-    epoch = first_whole_epoch(log, deployment, segment, fresh)
-    return Gap(unit=unit, batch=first, missing=missing, epoch=epoch, start=fresh.get(segment.name))
+    begun = fresh.get(segment.name)
+    together = (
+        affected(deployment, segment.operators)
+        if begun is None
+        else [item for item in deployment.segments if fresh.get(item.name) == begun]
+    )
+    epoch = first_whole_epoch(log, deployment, together, fresh)
+    return Gap(unit=unit, batch=first, missing=missing, epoch=epoch, start=begun)
 
 
 def thread_start(log: SliceLog, unit: UnitId) -> int:
@@ -125,13 +133,17 @@ def lost_offset(log: SliceLog, unit: UnitId) -> BadInputError | None:
 
 
 def first_whole_epoch(
-    log: SliceLog, deployment: Deployment, segment: Segment, fresh: Collection[str] = ()
+    log: SliceLog,
+    deployment: Deployment,
+    segments: Sequence[Segment],
+    fresh: Collection[str] = (),
 ) -> int | None:
-    """The first epoch from which on all inputs of a segment are in the log, with a clean end.
+    """The first epoch from which on all that segments read is in the log, with a clean end.
 
-    That is one past the first end of all inputs after which nothing is trimmed.
+    That is one past the first end of all of it after which nothing is trimmed. Segments that are
+    begun anew together begin at one epoch, so what each of them reads counts for all.
     """
-    streams = [name for name in deployment.streams_read(segment) if name not in fresh]
+    streams = [name for name in outside(deployment, segments) if name not in fresh]
     return log.run(log.steps().first_whole_epoch(streams))
 
 
@@ -180,18 +192,22 @@ def refusal(
     gap: Gap,
     *,
     checkpointed: bool = False,
-    chosen: Collection[str] = (),
+    chosen: Mapping[str, int] = NOTHING,
+    options: str = "",
 ) -> BadInputError:
     """One line: what is missing, from which epoch on it is there, and what can be done.
 
     `checkpointed`: a unit of this kind goes on from a checkpoint. `chosen` are the segments that
-    were to be reset.
+    were to be reset, each with the epoch it was to begin at; `options` must be said besides.
     """
     instead = upstream_to_reset(log, deployment, chosen or (gap.unit.segment,))
     ways = [f"put checkpoints/{word(str(gap.unit))} back"] if checkpointed else []
     if gap.epoch:
-        again = "" if gap.start is not None else f"--reset {gap.unit.segment} "
-        ways.append(f"run with {again}--from {gap.epoch}")
+        again = options if gap.start is not None else f"--reset {gap.unit.segment} "
+        # A bare epoch is one for all.
+        whom = f" for what was to begin at epoch {gap.start}"
+        several = len(set(chosen.values())) > 1
+        ways.append(f"run with {again}--from {gap.epoch}{whom if several else ''}")
     if instead and set(instead) != set(chosen):
         names = " ".join(f"--reset {name}" for name in instead)
         ways.append(f"run with {names}, whose input is whole")

@@ -6,12 +6,13 @@ named, and what depends on it is left out rather than guessed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from holdfast.deployment import Deployment
+from holdfast.deployment import Deployment, fork_number
 from holdfast.errors import CorruptLogError, HoldfastError
 from holdfast.rundir.layout import member, record_folder
 from holdfast.rundir.records import decode_at
@@ -20,7 +21,7 @@ from holdfast.runtime.log.wiring import DeploymentWiring, shared_streams
 from holdfast.streams.floors import Floors
 from holdfast.streams.fork import find_fork
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Branch, ForkEnd, Range, Seal, Slice, Turn, stream_of
+from holdfast.streams.records import Branch, ForkEnd, Range, Seal, Slice, Turn, change_of, stream_of
 from holdfast.streams.steps import (
     FORK_ENDS,
     FORKS,
@@ -30,6 +31,7 @@ from holdfast.streams.steps import (
     Newest,
     Steps,
     branches,
+    changes,
     ranges,
     slices,
 )
@@ -41,6 +43,7 @@ _PLACES = {
     "units": ("ranges", "slices", "skips", "repairs", "branch"),
 }
 _FLOORS = ("ranges-floor", "slices-floor")
+_UNIT = re.compile(r".+\.\d+#\d+")
 MOST_GAPS = 16
 """Missing records of one folder that are named."""
 
@@ -239,7 +242,20 @@ class Survey:
                         found += self._damage(f"{folder}/{name}")
                 for kind in kinds[:1] if place == "streams" else kinds[:2]:
                     found += self._gaps(f"{unquote(owner)}/{kind}") if kind in there else []
-        return [*found, *self._gaps(RESTARTS)]
+        found += self._gaps(RESTARTS)
+        named = {item["path"] for item in found}
+        return [*found, *(item for item in self._orphans() if item["path"] not in named)]
+
+    def _orphans(self) -> Iterator[dict[str, str]]:
+        """Changes that are missing although a unit has records that they have made."""
+        store = self._log.store
+        for unit in map(unquote, store.folders("units")):
+            kinds = [record_folder(folder(unit)) for folder in (ranges, slices)]
+            if not _UNIT.fullmatch(unit) or fork_number(unit) or not any(map(store.names, kinds)):
+                continue
+            name = member(record_folder(changes(stream_of(unit))), change_of(unit))
+            if not store.exists(name):
+                yield {"path": name, "what": f"is gone, and {unit} was made by it"}
 
     def _gaps(self, folder: str) -> list[dict[str, str]]:
         """Numbers that are missing between the floor and the newest: nobody gets past such a one.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from holdfast.errors import BadInputError
 from holdfast.rundir.application import absolute_app, app_folder
-from holdfast.rundir.paths import node_log_path
+from holdfast.rundir.contents import node_log_path
 from holdfast.rundir.spec import BAD_INPUT, read_spec
 from holdfast.runtime.node.hosts import find_host
 from holdfast.runtime.node.processes import LAUNCH_VARIABLE

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from holdfast.errors import BadInputError
-from holdfast.rundir.paths import scratch_path
+from holdfast.rundir.contents import scratch_path
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.host import UnitHost
 
@@ -37,14 +37,24 @@ def create_spark(run_dir: Path, node: str, spec: RunSpec) -> UnitHost:
     )
 
 
-def find_host(name: str) -> HostFactory:
-    """The factory of `spark`, `fake` or module:function."""
-    target = KNOWN.get(name, name)
-    module_name, _, attribute = target.partition(":")
+def host_target(name: str, *, where: str = "") -> tuple[str, str]:
+    """Module and function of a host, nothing imported; a name that can be none is refused.
+
+    Whoever starts nodes asks this first: a node that is told of a host nobody knows only gives up.
+    """
+    module_name, _, attribute = KNOWN.get(name, name).partition(":")
     if not attribute:
         raise BadInputError(
-            f"unknown host {name!r}", hint=f"one of {', '.join(KNOWN)} or module:function"
+            f"unknown host {name!r}",
+            where=where,
+            hint=f"one of {', '.join(KNOWN)} or module:function",
         )
+    return module_name, attribute
+
+
+def find_host(name: str) -> HostFactory:
+    """The factory of `spark`, `fake` or module:function."""
+    module_name, attribute = host_target(name)
     try:
         factory = getattr(importlib.import_module(module_name), attribute, None)
     except ModuleNotFoundError as error:

@@ -36,7 +36,7 @@ from holdfast.control.commands import (
 )
 from holdfast.control.events import Gauges, Heartbeat, NodeHello, ProbeReport, UnitReport
 from holdfast.errors import BadInputError
-from holdfast.rundir.paths import up_marker
+from holdfast.rundir.contents import up_marker
 from holdfast.rundir.spec import BAD_INPUT
 from holdfast.runtime.host import UnitHost
 from holdfast.runtime.node.board import Board

@@ -1,16 +1,19 @@
-"""`python -m holdfast.runtime.spark.check_app APP`: check an application, answer in JSON.
+"""`python -m holdfast.runtime.spark.check_app APP [PIPE]`: check an application, answer in JSON.
 
 A process of its own, so that whoever asks keeps neither Java nor what the application imports.
+PIPE is the number of a file that ends when the one that asked is gone.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, inspect_pipeline
@@ -18,7 +21,24 @@ from holdfast.pipeline.problems import collecting
 from holdfast.rundir.application import absolute_app, app_folder
 
 
+def end_with_asker(pipe: IO[bytes]) -> None:
+    """End this process, and Java with it, when the one that holds the other end of a pipe is gone.
+
+    It is in a session of its own, which neither a closed terminal nor a signal reaches.
+    """
+
+    def wait() -> None:
+        pipe.read()
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=wait, name="asker", daemon=True).start()
+
+
 def main() -> None:
+    if len(sys.argv) > 2:
+        pipe = int(sys.argv[2])
+        os.set_inheritable(pipe, False)
+        end_with_asker(os.fdopen(pipe, "rb"))
     app = absolute_app(sys.argv[1])
     # Relative paths of an application begin at its file, as when it runs.
     os.chdir(app_folder(app))
@@ -29,11 +49,9 @@ def main() -> None:
             found, warnings = _analyse(pipeline)
         except BadInputError as problem:  # such as: no Java
             found = [problem]
-        # One per place: what else is wrong there is often a consequence of the first.
-        told: dict[str, BadInputError] = {}
-        for one in (*problems, *found):
-            told.setdefault(one.where or one.what, one)
-        problems = list(told.values())
+        # Rules of the whole are looked at twice. Operators that were not made as they should be
+        # were left out, so what Spark says of a place is no consequence of what was said before.
+        problems = list({(one.where, one.what): one for one in (*problems, *found)}.values())
     answer: dict[str, Any] = {
         "problems": [[item.what, item.where, item.hint] for item in problems],
         "warnings": list(warnings),

@@ -22,14 +22,14 @@ from holdfast.errors import BadInputError, HoldfastError
 from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
 from holdfast.pipeline.paths import taking
 from holdfast.pipeline.sinks import check_apart
-from holdfast.rundir.layout import SCHEMAS
-from holdfast.rundir.paths import (
+from holdfast.rundir.contents import (
     own_places,
     probe_folder,
     scratch_folder,
     scratch_path,
     warm_folder,
 )
+from holdfast.rundir.layout import SCHEMAS
 from holdfast.runtime.log.crash import VARIABLE as CRASH_VARIABLE
 from holdfast.runtime.log.crash import Crash, crash_plan
 from holdfast.runtime.log.forked import ForkedLog, Predict

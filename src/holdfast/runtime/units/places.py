@@ -22,7 +22,7 @@ from holdfast.deployment import UnitId
 from holdfast.errors import BadInputError
 from holdfast.pipeline import Parquet, Pipeline, Sqlite
 from holdfast.pipeline.sinks import PROGRESS_TABLE, check_apart
-from holdfast.rundir.paths import own_places
+from holdfast.rundir.contents import own_places
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.storage.local import LocalStorage
 

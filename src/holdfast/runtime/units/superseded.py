@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.pipeline.sinks import tentative_table
 from holdfast.rundir.layout import unit_folder
 from holdfast.storage import Storage
 from holdfast.storage.local import sync_folder
@@ -62,14 +63,6 @@ def sweep_files(folder: Path, upto: int) -> None:
         path.unlink(missing_ok=True)
     if removed:
         sync_folder(folder / FOLDER)
-
-
-def tentative_table(table: str) -> str:
-    return f"{table}_tentative"
-
-
-def newest_view(table: str) -> str:
-    return f"{table}_newest"
 
 
 def sweep_rows(base: sqlite3.Connection, table: str, upto: int) -> None:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from holdfast.deployment import Boundary
 from holdfast.pipeline import Console, ForeachBatch, Parquet, Sink, Sqlite
+from holdfast.pipeline.sinks import newest_view, tentative_table
 from holdfast.runtime.log.forked import ForkedLog
 from holdfast.runtime.units.places import Life, need_folder, need_table
 from holdfast.runtime.units.reading import ReadingUnit
@@ -29,9 +30,7 @@ from holdfast.runtime.units.superseded import (
     Marks,
     Part,
     accepts,
-    newest_view,
     parts_in,
-    tentative_table,
 )
 from holdfast.runtime.units.tables import begin_writing, quoted, sqlite_rows, sqlite_type
 from holdfast.runtime.units.threads import UnitContext

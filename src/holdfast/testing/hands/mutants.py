@@ -23,6 +23,14 @@ SHARED = {
     "restless": 0.8,
 }
 LOSSES = {"damaged": "s0", "losses": 0.01, "trim": True, "trim_rest": 15}
+PROMISES = {
+    "watermarks": True,
+    "keep_newest": True,
+    "damaged": "",
+    "changes": 8,
+    "gap_faults": 0.02,
+}
+"""Slices carry watermarks, which nothing else in these worlds looks at."""
 
 MUTANTS = (
     Mutant(
@@ -275,6 +283,57 @@ MUTANTS = (
         protocol=rules.OverBeforeItIsRead,
         changes={**LOSSES, "damaged": "k", "trim_rest": 4, "changes": 8, "spares": 1.0},
         seed=200_290,
+    ),
+    Mutant(
+        rule="a sealed unit is over when its stream is closed",
+        protocol=rules.OverBeforeItIsClosed,
+        shared=True,
+        changes={
+            **SHARED,
+            "gap_faults": 0.3,
+            "trim_rest": 4,
+            "restless": 1.0,
+            "pace": 0.004,
+            "epochs": 16,
+            "sleeps": (200, 800),
+        },
+        seed=400_860,
+    ),
+    Mutant(
+        rule="what is run again for its state gives the rows on record",
+        protocol=rules.AnyReplay,
+        shared=True,
+        changes={
+            **SHARED,
+            "gap_faults": 0.3,
+            "epochs": 12,
+            "pace": 0.004,
+            "bad_replays": True,
+            "poison": False,
+        },
+        seed=100_419,
+    ),
+    Mutant(
+        rule="a batch's watermark is the smallest of all logs",
+        protocol=rules.LargestWatermark,
+        paths=False,
+        changes=PROMISES,
+        seed=300_000,
+    ),
+    Mutant(
+        rule="heirs know the watermark of those before them",
+        protocol=rules.HeirsKnowNoWatermark,
+        paths=False,
+        changes=PROMISES,
+        seed=300_011,
+    ),
+    Mutant(
+        rule="the newest slice of a log stays",
+        protocol=rules.NewestIsTrimmed,
+        paths=False,
+        span=1,
+        changes={**PROMISES, "trim": True, "trim_rest": 4, "pace": 0.002, "spares": 1.0},
+        seed=300_015,
     ),
     *BEGUN_ANEW,
 )

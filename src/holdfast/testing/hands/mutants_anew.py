@@ -195,7 +195,7 @@ BEGUN_ANEW = (
             "pace": 0.02,
             "strides": (1, 8),
         },
-        seed=200_005,
+        seed=200_045,
     ),
     Mutant(
         rule="those to whom it hands over on its way meet that end too",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from holdfast.streams.steps import (
     Get,
     GetFloor,
     Newest,
+    Operation,
     Put,
     Steps,
     changes,
@@ -35,6 +36,17 @@ from holdfast.streams.steps import (
 )
 from holdfast.streams.tails import Log
 from holdfast.streams.unit import NondeterministicError, Position, Published
+
+
+def _misheard(steps: Steps[bool], heard: Callable[[Operation, Any], Any]) -> Steps[bool]:
+    """A decision that is told something else than what the storage answers."""
+    answer: Any = None
+    while True:
+        try:
+            operation = steps.send(answer)
+        except StopIteration as done:
+            return bool(done.value)
+        answer = heard(operation, (yield operation))
 
 
 class NoLookAfterwards(Floors):
@@ -171,16 +183,10 @@ class TurnsAgain(Floors):
     """Who looked for a turn and slept does not see that the unit has turned and gone on since."""
 
     def _turned(self, parent: str, change: Change) -> Steps[bool]:
-        steps = super()._turned(parent, change)
-        answer: Any = None
-        while True:
-            try:
-                operation = steps.send(answer)
-            except StopIteration as done:
-                return bool(done.value)
-            answer = yield operation
-            if isinstance(answer, Range):
-                answer = replace(answer, turn=None)
+        def unturned(_: Operation, answer: Any) -> Any:
+            return replace(answer, turn=None) if isinstance(answer, Range) else answer
+
+        return (yield from _misheard(super()._turned(parent, change), unturned))
 
 
 class HeirsAreForgotten(Floors):
@@ -396,13 +402,60 @@ class OverBeforeItIsRead(Floors):
     """A unit that has handed over is over, whether what it published is read or not."""
 
     def is_over(self, unit: str) -> Steps[bool]:
-        steps = super().is_over(unit)
-        answer: Any = None
-        while True:
-            try:
-                operation = steps.send(answer)
-            except StopIteration as done:
-                return bool(done.value)
-            answer = yield operation
-            if operation == GetFloor(slices(unit)):
-                answer = Floor(number=1 << 30)
+        def all_read(operation: Operation, answer: Any) -> Any:
+            return Floor(number=1 << 30) if operation == GetFloor(slices(unit)) else answer
+
+        return (yield from _misheard(super().is_over(unit), all_read))
+
+
+class AnyReplay(Floors):
+    """A batch that is run again for its state is taken as it is, whatever it gave."""
+
+    def check_replay(self, unit: str, batch: int, digest: str) -> Steps[None]:
+        del digest
+        yield Get(slices(unit), batch)
+
+
+class LargestWatermark(Floors):
+    """A batch takes the watermark of the log that promises most."""
+
+    def _watermark_at(self, inputs: Sequence[str], after: int, end: int) -> Steps[int | None]:
+        found: list[int] = []
+        for stream in inputs:
+            items = yield from self.read(stream, after, end)
+            found += [
+                item.watermark_us
+                for item in items
+                if item.upto == end and item.watermark_us is not None
+            ]
+        return max(found, default=None)
+
+
+class HeirsKnowNoWatermark(Floors):
+    """A seal says nothing of the watermark."""
+
+    def birth(self, unit: str) -> Steps[Any]:
+        born = yield from super().birth(unit)
+        return replace(born, watermark_us=None) if isinstance(born, Birth) else born
+
+
+class NewestIsTrimmed(Floors):
+    """What is read goes, also the newest slice of a log."""
+
+    def __init__(self, *words: Any, keep_newest: bool = False, **options: Any) -> None:
+        del keep_newest
+        super().__init__(*words, **options)
+
+
+class OverBeforeItIsClosed(Floors):
+    """A unit that a halt has sealed is over at once, whether its stream is closed or not."""
+
+    def is_over(self, unit: str) -> Steps[bool]:
+        over = yield from super().is_over(unit)
+        seal = yield from self.seal_of(unit)
+        if over or seal is None or seal.how != "halt":
+            return over
+        base = yield from self._base_of(unit)
+        closed = yield from self.find_closing(stream_of(unit), base.number)
+        floor: Floor = yield GetFloor(slices(unit))
+        return closed is None and floor.number >= seal.number

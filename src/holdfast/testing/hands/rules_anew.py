@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from holdfast.streams.bases import start_of
 from holdfast.streams.floors import Floors
-from holdfast.streams.records import Change, Closing, Restart, change_of, stream_of
+from holdfast.streams.records import Change, Restart, change_of, stream_of
 from holdfast.streams.restart import at_number
-from holdfast.streams.steps import RESTARTS, Get, Newest, Put, Steps, changes, closings, ranges
+from holdfast.streams.steps import RESTARTS, Get, Newest, Steps, changes, ranges
 
 
 class CutOvertakesRestart(Floors):
@@ -89,24 +88,8 @@ class HeirsOfHeirsRunOnFreely(Floors):
 class ClosedBeforeItsStart(Floors):
     """Units that take over state are left on their way, at an end before the one they carry on."""
 
-    def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
-        known = yield from self.find_closing(stream, base.number)
-        if known is not None:
-            return known
-        seals = yield from self._last_seals(stream, base)
-        if seals is None:
-            return None
-        named = max((seal.change for seal in seals), default=base.number + 1)
-        following = yield from self._goes_on_with(stream, base, named)
-        if following is None:
-            return None
-        end = following.start
-        if end is None:
-            common = yield from self._common(stream, base, None)
-            end = max(common, default=start_of((yield from self.bases(stream))))
-        closing = Closing(stream=stream, number=base.number, end=end, next=following.number)
-        stored: Closing = yield Put(closings(stream), base.number, closing)
-        return stored
+    def _left_at(self, common: set[int], start: int) -> int:
+        return max(common, default=start)
 
 
 class OtherLivesCount(Floors):

@@ -71,6 +71,10 @@ class Scenario:
     """How many, per operation."""
     bad_repairs: bool = False
     """Whether a batch that is run again to repair a slice may come out wrong."""
+    bad_replays: bool = False
+    """Whether a batch that is run again for its state may come out wrong."""
+    watermarks: bool = False
+    """Whether slices promise how old the rows are that follow."""
     trim_rest: int = 90
     """Operations after which someone trims again, at most."""
     keep_newest: bool = False

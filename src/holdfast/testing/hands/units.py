@@ -27,6 +27,7 @@ from holdfast.streams.records import (
 from holdfast.streams.steps import Get, Newest, Put, changes, claims, skips, slices
 from holdfast.streams.unit import End, Ended, Position, Proposal, RunBatch
 from holdfast.testing.hands.memory import Idle, Local, Memory, Process
+from holdfast.testing.hands.promises import check_promise, promise
 from holdfast.testing.hands.results import Results, Sink
 from holdfast.testing.hands.scenario import (
     GROUPS,
@@ -355,6 +356,8 @@ class Units(ABC):
                 return None
             kept, skip = outcome
             inputs = [kept]
+        if self.scenario.watermarks and seg.operation != "source":
+            check_promise(unit, step, inputs)
         state, rows = apply(seg.operation, snapshot.state, inputs)
         after, upto = step.range.after, step.range.upto
         position = step.done
@@ -371,6 +374,7 @@ class Units(ABC):
             for _ in range(rng.choice([2, 8, 20])):
                 if (yield Get(slices(unit), number)) is not None:
                     break
+        watermarks = self.scenario.watermarks
         item = Slice(
             unit=unit,
             number=number,
@@ -378,6 +382,9 @@ class Units(ABC):
             upto=upto,
             files={"rows": tuple(rows)},
             digest=digest_of(rows),
+            watermark_us=(yield from promise(self.scenario, self.rows, child, step))
+            if watermarks
+            else None,
             skip=skip,
             writer=protocol.writer,
         )

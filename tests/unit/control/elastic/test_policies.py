@@ -145,6 +145,7 @@ def test_a_decision_is_waited_for():
     assert scaler.report([report(30.0, [0.9])])
 
 
+@pytest.mark.slow
 @settings(max_examples=3)
 @given(rates=st.lists(st.floats(0, 8000), min_size=1, max_size=8), hot=st.integers(0, MOST - 1))
 def test_any_lasting_load_is_held_if_a_shape_holds_it(rates, hot):

@@ -156,4 +156,4 @@ class LauncherWorld(RuleBasedStateMachine):
 
 
 TestLauncherWorld = LauncherWorld.TestCase
-TestLauncherWorld.settings = hypothesis_settings(max_examples=40, stateful_step_count=30)
+TestLauncherWorld.settings = hypothesis_settings(stateful_step_count=30)

@@ -13,6 +13,7 @@ HALF_AN_HOUR_S = 1800.0
 FAULT_AT = 120.0
 
 
+@pytest.mark.slow
 @pytest.mark.sample(seed=1)
 @pytest.mark.parametrize("seed", range(3))
 def test_no_false_alarm_in_half_an_hour_of_varying_load(seed):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.fastrecover.cases import (
     VECTOR_CHAIN,
@@ -73,7 +73,6 @@ def test_the_worst_case_counts_the_write_as_well():
     assert (plan.worst_case >= plan.recovery_times).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), size=st.integers(2, 9))
 def test_segments_of_graphs_follow_the_definition(seed, size):
     """Sets and sums equal those worked out on plain Python sets, joins included."""

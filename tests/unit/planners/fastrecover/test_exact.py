@@ -43,6 +43,7 @@ def check(outcome, best, tolerance):
     assert outcome.optimal
 
 
+@pytest.mark.sample(seed=set(range(20)))
 @pytest.mark.parametrize("seed", range(60))
 def test_chains_equal_brute_force(seed):
     """Both questions, on chains of up to nine operators."""
@@ -54,6 +55,7 @@ def test_chains_equal_brute_force(seed):
         check(outcome, brute_force(topology, goal), 1e-9)
 
 
+@pytest.mark.sample(seed=set(range(16)))
 @pytest.mark.parametrize("seed", range(40))
 def test_trees_and_forests_equal_brute_force(seed):
     """Both questions, with one or two roots and with stateless operators."""
@@ -71,6 +73,7 @@ def test_trees_and_forests_equal_brute_force(seed):
         check(outcome, brute_force(topology, goal), 1e-3)
 
 
+@pytest.mark.sample(seed=set(range(12)))
 @pytest.mark.parametrize("seed", range(25))
 def test_graphs_with_joins_equal_brute_force(seed):
     """Joins included, small graphs are solved and proved."""
@@ -97,7 +100,13 @@ def test_the_relaxation_bounds_and_the_search_finds(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", ["chain", "tree", "dag"])
-@pytest.mark.parametrize("rule", [Rule(), Rule(choices=(0.5, 1.0, 2.0, 4.0, 8.0, 16.0))])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule(),
+        pytest.param(Rule(choices=(0.5, 1.0, 2.0, 4.0, 8.0, 16.0)), marks=pytest.mark.slow),
+    ],
+)
 def test_caps_and_lists_equal_trying_all_partitions(shape, rule):
     """Minimum intervals and lists of frequencies, on every shape, for both questions."""
     for seed in range(6):

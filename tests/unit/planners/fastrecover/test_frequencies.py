@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.fastrecover.cases import numeric_frequencies
 
@@ -33,7 +33,6 @@ def costs_of(rng, count, *, capped=False, zeros=False):
     return CostArrays(some(-4, -3), some(-3, -1), some(-3, -2), some(-3, -1), cap)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 6), capped=st.booleans())
 def test_frequencies_are_the_best_there_are(seed, count, capped):
     """A general optimiser finds nothing better, with and without caps."""
@@ -48,7 +47,6 @@ def test_frequencies_are_the_best_there_are(seed, count, capped):
     assert (found.frequency <= costs.max_frequency).all()
 
 
-@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10_000), count=st.integers(1, 6), capped=st.booleans())
 def test_the_two_questions_mirror_each_other(seed, count, capped):
     """Asking for the recovery that an overhead bought costs that overhead again."""
@@ -61,7 +59,6 @@ def test_the_two_questions_mirror_each_other(seed, count, capped):
     assert back.overhead == pytest.approx(first.overhead, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     count=st.integers(1, 4),
@@ -93,7 +90,6 @@ def test_a_list_is_chosen_from_as_well_as_by_trying_all(seed, count, capped, bou
         assert set(found.frequency.tolist()) <= set(choices)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), count=st.integers(2, 4))
 def test_powers_of_two_are_the_best_powers_and_lose_little(seed, count):
     """No other whole exponents do better, and at most 4.1% is lost against free frequencies."""
@@ -115,7 +111,6 @@ def test_powers_of_two_are_the_best_powers_and_lose_little(seed, count):
     assert spent == pytest.approx(best, rel=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), bounded=st.sampled_from(["overhead", "recovery"]))
 def test_powers_of_two_obey_caps(seed, bounded):
     """With minimum intervals the powers stay powers, below the caps, within the bound."""
@@ -134,7 +129,6 @@ def test_powers_of_two_obey_caps(seed, bounded):
     assert (found.overhead if bounded == "overhead" else found.recovery) <= goal.limit * (1 + 1e-12)
 
 
-@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10_000), price=st.floats(1e-4, 1e3), listed=st.booleans())
 def test_the_charge_is_what_the_natural_frequency_costs(seed, price, listed):
     """Minimum and minimiser belong together, and nothing nearby is cheaper."""
@@ -150,7 +144,6 @@ def test_the_charge_is_what_the_natural_frequency_costs(seed, price, listed):
             assert (value <= costs.replay / other + price * costs.write * other + 1e-15).all()
 
 
-@settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 10_000), bounded=st.sampled_from(["overhead", "recovery"]))
 def test_zeros_are_no_exception(seed, bounded):
     """Segments without state, without replay or without both are allocated, not divided by."""

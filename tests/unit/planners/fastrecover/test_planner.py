@@ -246,6 +246,7 @@ def test_multi_source_graphs_and_forests_are_planned():
         assert found.bound >= 0.98 * found.objective
 
 
+@pytest.mark.slow
 def test_large_chains_are_answered_with_a_bound():
     """Five thousand operators, beyond the exact algorithm, within a few per cent of the bound."""
     size = 5000

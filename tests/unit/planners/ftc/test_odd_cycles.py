@@ -113,6 +113,7 @@ def test_every_cut_holds_for_every_plan(seed) -> None:
     assert seen
 
 
+@pytest.mark.slow
 def test_the_bound_with_cycles_is_above_the_one_without_and_below_the_optimum(monkeypatch) -> None:
     """The relaxation never passes the cheapest plan, also where its cycles do raise it."""
     monkeypatch.setattr(relax, "_EASY", 0)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.unit
 
 
 @pytest.mark.sample(seed={2, 5, 10})
-@pytest.mark.parametrize("seed", [2, 5, 8, 10, 12])
+@pytest.mark.parametrize("seed", [2, 5, 8, pytest.param(10, marks=pytest.mark.slow), 12])
 def test_exact_equals_brute_force(seed: int) -> None:
     """The same cost as the best of all plans, or infeasible when all plans are."""
     case = brute_force_case(seed)
@@ -34,6 +34,7 @@ def test_exact_equals_brute_force(seed: int) -> None:
         assert found.objective == pytest.approx(best, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.sample(seed=4)
 @pytest.mark.parametrize("seed", [1, 4, 5])
 def test_large_is_within_its_bound(seed: int) -> None:
@@ -50,6 +51,7 @@ def test_large_is_within_its_bound(seed: int) -> None:
         assert not found.optimal or found.objective == pytest.approx(exact.objective)
 
 
+@pytest.mark.slow
 @pytest.mark.sample(seed=100)
 @pytest.mark.parametrize("seed", range(100, 102))
 def test_nearest_bounds_can_be_kept(seed: int) -> None:
@@ -105,7 +107,7 @@ def test_intervals_do_not_shrink_downstream() -> None:
 
 @pytest.mark.sample(number=30)
 @pytest.mark.parametrize("number", [30, 60])
-@pytest.mark.parametrize("shape", ["chain", "tree"])
+@pytest.mark.parametrize("shape", [pytest.param("chain", marks=pytest.mark.slow), "tree"])
 def test_many_operators(shape: str, number: int) -> None:
     """A chain of many operators and a wide tree are planned close to the bound."""
     made = chain(number) if shape == "chain" else in_tree(number, seed=3)

@@ -118,6 +118,7 @@ def test_json_contract() -> None:
     assert data["nearest"] == {}
 
 
+@pytest.mark.slow
 def test_infeasible_contract_and_the_nearest_bound() -> None:
     """What cannot be kept is answered with a bound that can, and just so."""
     request = PlanRequest(max_recovery=1.0, max_replicas=0, intervals=(1.0, 2.0, 4.0))
@@ -164,6 +165,7 @@ def test_numbers_are_in_the_units_of_the_file() -> None:
     )
 
 
+@pytest.mark.slow
 def test_nodes_are_chosen_so_that_no_death_breaks_a_bound() -> None:
     """On one node the results stay away for too long; the plan says what each death costs."""
     one = plan(PlanRequest(max_recovery=5.0))
@@ -192,6 +194,7 @@ def test_so_many_nodes_as_asked_for() -> None:
     assert found.objective == pytest.approx(2 * REFERENCE_MACHINE.spare_cost.value)
 
 
+@pytest.mark.slow
 @pytest.mark.sample(intervals=(4.0,))
 @pytest.mark.parametrize(("intervals", "snapshots"), [((4.0,), (10,)), ((1.0, 4.0), (1, 10))])
 def test_an_outage_that_no_plan_avoids(
@@ -314,7 +317,7 @@ def test_explanations_give_a_reason_for_every_boundary() -> None:
     assert any("1 spare is kept warm because with 0" in line for line in words)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 5])
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 5, 8])
 def test_explanations_cover_any_plan(seed: int) -> None:
     """One sentence per boundary at least, feasible or not."""
     topology, request = random_joint_problem(seed)
@@ -327,6 +330,7 @@ def test_explanations_cover_any_plan(seed: int) -> None:
         assert words[0] == found.note
 
 
+@pytest.mark.slow
 def test_the_trade_off_curve_falls() -> None:
     """A looser bound never costs more."""
     sweep = PLANNER.sweep(COUNT, PlanRequest(intervals=(1.0, 4.0)), Solve())

@@ -47,6 +47,7 @@ def test_exact_equals_brute_force_with_replicas(seed: int) -> None:
         assert found.objective == pytest.approx(best, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_the_random_problems_need_all_three_choices() -> None:
     """Among them are plans with followers, plans without, and some that cannot be."""
     plans = [make_plan(*_hot_problem(seed), Solve()) for seed in range(6)]
@@ -73,6 +74,7 @@ def _planned(**asked: object) -> JointPlan:
     return make_plan(topology, PlanRequest(**asked), Solve())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_followers_keep_a_bound_that_nothing_else_keeps() -> None:
     """A bound below any restore is met by followers, at the cost of a second unit each."""
     hot, cold = _planned(max_recovery=0.3), _planned(max_recovery=0.3, max_replicas=0)
@@ -85,6 +87,7 @@ def test_followers_keep_a_bound_that_nothing_else_keeps() -> None:
     assert hot.replica_memory > 0
 
 
+@pytest.mark.slow
 def test_followers_are_bounded_in_number_and_cost() -> None:
     """Neither more than `max_replicas` of them nor more CPU than `max_overhead` is taken."""
     enough = _planned(max_recovery=0.3)

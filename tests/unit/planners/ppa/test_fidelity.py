@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks._ppa_common import all_sets, judge, small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import BadInputError
@@ -54,7 +54,6 @@ def test_figure_2(kind, loss):
 
 
 @given(seeds)
-@settings(max_examples=80, deadline=None)
 def test_fidelity_is_what_the_definition_says(seed):
     """OF equals eq. 1 to 4 evaluated task by task, for single sets and for many at once."""
     rng, model = random_model(seed)
@@ -69,7 +68,6 @@ def test_fidelity_is_what_the_definition_says(seed):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
 def test_fidelity_is_monotone_and_supermodular(seed):
     """More alive never hurts, and f(A | B) + f(A & B) >= f(A) + f(B)."""
     rng, model = random_model(seed)
@@ -81,7 +79,6 @@ def test_fidelity_is_monotone_and_supermodular(seed):
 
 
 @given(seeds)
-@settings(max_examples=60, deadline=None)
 def test_marginals_are_differences(seed):
     """One backward pass gives for every task what failing or returning changes."""
     rng, model = random_model(seed)
@@ -95,7 +92,6 @@ def test_marginals_are_differences(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
 def test_everything_alive_loses_nothing_and_everything_failed_all(seed):
     """OF and IC run from 0 to 1."""
     _, model = random_model(seed)
@@ -105,7 +101,6 @@ def test_everything_alive_loses_nothing_and_everything_failed_all(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
 def test_rates_agree_with_the_task_graph(seed):
     """Rates by stream are those of model.rates, which spells out every link."""
     topology = small_topology(np.random.default_rng(seed))

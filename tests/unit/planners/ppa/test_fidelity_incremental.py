@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks._ppa_common import small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.planners.ppa.fidelity import fidelity_model
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.unit
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_any_sequence_of_failures_and_returns(seed):
     """After every change the state knows OF; trials leave no trace, also nested ones."""
     rng = np.random.default_rng(seed)

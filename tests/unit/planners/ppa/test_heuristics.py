@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks._ppa_common import small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import few_trees, fig5, mixed, shape
 
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.unit
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.slow
 def test_sa_is_within_a_tenth_of_the_optimum_on_mixed_topologies():
     """On about 37 tasks: at least 90% on average, never below greedy, far above the print."""
     ratios, printed = [], []
@@ -46,7 +47,6 @@ def test_sa_is_within_a_tenth_of_the_optimum_on_mixed_topologies():
 
 
 @given(seeds, st.booleans())
-@settings(max_examples=50, deadline=None)
 def test_sa_plans_something_whenever_a_tree_fits(seed, is_large):
     """A plan is never empty when one tree fits; it fits, and is never below greedy."""
     rng = np.random.default_rng(seed)
@@ -70,7 +70,6 @@ def test_sa_plans_something_whenever_a_tree_fits(seed, is_large):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
 def test_the_cheapest_tree_is_found_also_where_branches_share_tasks(seed):
     """The set-cover program agrees with the list of all trees."""
     topology = small_topology(np.random.default_rng(seed), costs=True)
@@ -82,7 +81,6 @@ def test_the_cheapest_tree_is_found_also_where_branches_share_tasks(seed):
 
 
 @given(seeds)
-@settings(max_examples=40, deadline=None)
 def test_every_extension_completes_a_tree(seed):
     """Adding an extension raises fidelity, from nothing and from any plan."""
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks._ppa_common import small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import few_trees, fig1a, fig3a, fig3b, fig5, shape
 
@@ -44,7 +44,6 @@ def test_full_chains_are_counted_without_listing():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_fidelity_is_the_weight_of_the_living_trees(seed):
     """OF of any set is the sum over the trees inside it, and no tree contains another's task
     needlessly: without any one of its tasks a tree alone carries nothing."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks._ppa_common import all_sets, brute_force, costs_of, judge, small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import mixed, shape
 
@@ -43,7 +43,6 @@ def small_problem(seed: int) -> tuple[Problem, float]:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_exact_auto_and_dp_equal_brute_force(seed):
     """The proved optimum is the best of all sets, within the budget and the pins."""
     problem, wanted = small_problem(seed)
@@ -60,7 +59,6 @@ def test_exact_auto_and_dp_equal_brute_force(seed):
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=80, deadline=None)
 def test_the_operator_bound_is_never_too_low(seed):
     """No plan exceeds the bound that looks at operators only."""
     problem, wanted = small_problem(seed)
@@ -69,7 +67,6 @@ def test_the_operator_bound_is_never_too_low(seed):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 12))
-@settings(max_examples=60, deadline=None)
 def test_stopped_early_there_is_a_plan_and_a_true_bound(seed, looks):
     """Wherever time runs out, the plan fits and the optimum lies between it and the bound."""
     problem, wanted = small_problem(seed)
@@ -119,7 +116,6 @@ def test_dp_refuses_what_it_cannot_list():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
 def test_dominance_keeps_a_better_state_for_every_dropped_one(seed):
     """Whatever is dropped costs no less than a kept state and has no more of anything."""
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from benchmarks._ppa_common import small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import fig3a, shape
 
@@ -31,7 +31,6 @@ def ask(topology, algorithm="auto", **options) -> RecoveryPlan:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
 def test_exact_is_the_best_of_all_orders(seed):
     """For up to six tasks every order is tried, with unlike gaps between arrivals."""
     rng = np.random.default_rng(seed)
@@ -62,7 +61,6 @@ def test_inc_is_within_three_percent_of_exact():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25, deadline=None)
 def test_any_order_is_an_order_of_the_failed(seed):
     """Each algorithm brings back distinct failed tasks, as many as slots; the curve never falls."""
     rng = np.random.default_rng(seed)

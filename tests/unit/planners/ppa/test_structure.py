@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from benchmarks._ppa_common import small_topology
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import fig3a, fig3b, shape
 
@@ -67,7 +67,6 @@ def test_each_query_has_its_own_parts():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_parts_cover_all_and_only_full_links_join_them(seed):
     """Every operator is in one part, in one unit; links between parts are Full."""
     topology = small_topology(np.random.default_rng(seed))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.rundir.paths import processes_path
+from holdfast.rundir.contents import processes_path
 from holdfast.runtime.launch.local import LaunchSettings, LocalLauncher
 from holdfast.runtime.node.processes import launch_members
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from holdfast.rundir.paths import STARTING
+from holdfast.rundir.contents import STARTING
 from holdfast.runtime.launch.run import nothing_running
 from holdfast.storage import open_storage
 

@@ -151,6 +151,7 @@ def test_a_batch_interval_longer_than_the_look_ahead_is_taken():
     assert step.range.upto == 2 * MAX_BATCH_EPOCHS - 1
 
 
+@pytest.mark.slow
 def test_catching_up_reads_every_record_once():
     """From an hour behind to the end, each record is read once, in few batches."""
     store, log = published(HOUR)

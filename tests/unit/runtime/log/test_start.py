@@ -7,12 +7,13 @@ from tests.unit.runtime.deployments import a_sink, a_source, deployed
 
 from holdfast.deployment import Boundary, Deployment, Segment, UnitId
 from holdfast.errors import BadInputError
-from holdfast.runtime.log.anew import begin_anew
+from holdfast.runtime.log.anew import begin_anew, first_epoch
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.start import (
     find_gap,
     first_whole_epoch,
     rebuilt_start,
+    refusal,
     require_start,
     thread_start,
     upstream_to_reset,
@@ -178,7 +179,7 @@ def test_the_first_whole_epoch_is_a_common_end(log, floors, epoch):
     for shard, floor in enumerate(floors):
         record = Floor(number=floor, epoch=floor - 1)
         log.records.execute(RaiseFloor(slices(f"a.0#{shard}"), record))
-    assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) == epoch
+    assert first_whole_epoch(log, DEPLOYMENT, [DEPLOYMENT.segment("b")]) == epoch
 
 
 def test_shards_that_never_meet_have_no_whole_epoch():
@@ -191,7 +192,7 @@ def test_shards_that_never_meet_have_no_whole_epoch():
         for number in range(5):
             after = start + 2 * number
             log.publish(Slice(unit=unit, number=number, after=after, upto=after + 2))
-    assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) is None
+    assert first_whole_epoch(log, DEPLOYMENT, [DEPLOYMENT.segment("b")]) is None
 
 
 def test_where_logs_handed_over_is_an_end_when_only_their_floors_are_left(log):
@@ -212,7 +213,7 @@ def test_where_logs_handed_over_is_an_end_when_only_their_floors_are_left(log):
         log.records.execute(RaiseFloor(slices(parent), Floor(number=39, epoch=38)))
     for child in change.children:
         log.publish(Slice(unit=child.unit, number=0, after=39, upto=43))
-    assert first_whole_epoch(log, DEPLOYMENT, DEPLOYMENT.segment("b")) == 39
+    assert first_whole_epoch(log, DEPLOYMENT, [DEPLOYMENT.segment("b")]) == 39
 
 
 def test_state_that_went_to_another_change_is_not_taken(log):
@@ -240,3 +241,48 @@ def test_the_newest_slice_stays_for_the_unit_that_made_it():
     assert log.floor(slices("a.0#0")).number == 15
     require_start(log, made, UnitId(segment="a"), first=15)
     assert log.need_slice("a.0#0", 15).watermark_us == 15
+
+
+JOINED = Deployment(
+    pipeline="p",
+    epoch_s=1.0,
+    fingerprints={},
+    segments=(
+        segment("a", "source"),
+        segment("b", "source"),
+        segment("c", "inner", "a", stateful=True),
+        segment("d", "inner", "c", "b", stateful=True),
+        segment("out", "exporter", "d"),
+    ),
+)
+
+
+@pytest.mark.parametrize("fresh", [{}, dict.fromkeys(("c", "d", "out"), 5)])
+def test_the_epoch_that_a_refusal_names_holds_for_all_that_is_reset_together(fresh):
+    """What reads it too needs all of its other inputs from there on."""
+    log = SliceLog("/none", MemoryStorage())
+    begin(log, JOINED)
+    for number in range(40):
+        for unit in ("a.0#0", "b.0#0", "c.0#0", "d.0#0"):
+            log.publish(Slice(unit=unit, number=number, after=number - 1, upto=number))
+    for name, below in (("a", 10), ("b", 33)):
+        log.records.execute(RaiseFloor(slices(f"{name}.0#0"), Floor(number=below, epoch=below - 1)))
+    found = find_gap(log, JOINED, UnitId(segment="c", shard=0), first=0, fresh=fresh)
+    assert found.epoch == 33
+    line = str(refusal(log, JOINED, found, chosen=fresh))
+    assert ("run with --from 33," if fresh else "run with --reset c --from 33,") in line
+    segments = [item for item in JOINED.segments if item.name in ("c", "d", "out")]
+    assert first_epoch(log, JOINED, segments, 33) == 33
+
+
+def test_a_refusal_among_several_starts_says_which_it_means():
+    """A bare `--from` would be for all of them."""
+    log = SliceLog("/none", MemoryStorage())
+    begin(log, DEPLOYMENT)
+    for number in range(40):
+        log.publish(Slice(unit="c.0#0", number=number, after=number - 1, upto=number))
+    log.records.execute(RaiseFloor(slices("c.0#0"), Floor(number=30, epoch=29)))
+    fresh = {"out": 4, "late": 35}
+    gap = find_gap(log, DEPLOYMENT, OUT, first=0, fresh=fresh)
+    line = str(refusal(log, DEPLOYMENT, gap, chosen=fresh))
+    assert "run with --from 30 for what was to begin at epoch 4," in line

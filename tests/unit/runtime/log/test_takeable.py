@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.runtime.log.test_batching import streams
 
@@ -89,7 +89,6 @@ def test_two_threads_may_ask_at_once():
 STRIDES = st.lists(st.integers(1, 4), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
 @given(shards=st.lists(STRIDES, min_size=1, max_size=3), span=st.integers(1, 4))
 def test_something_waits_exactly_when_a_range_could_be_put(shards, span):
     """Whatever the shards have published, it agrees with the policy, batch after batch."""

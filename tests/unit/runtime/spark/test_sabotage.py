@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.paths import Path, Paths, paths_of, taking
-from holdfast.rundir.paths import sabotage_path
+from holdfast.rundir.contents import sabotage_path
 from holdfast.runtime.spark.frames import sabotage
 from holdfast.runtime.spark.frames.sabotage import SabotageError, Saboteur, sabotaged
 

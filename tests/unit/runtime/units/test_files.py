@@ -316,4 +316,4 @@ class Takeovers(RuleBasedStateMachine):
 
 
 TestTakeovers = Takeovers.TestCase
-TestTakeovers.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestTakeovers.settings = settings(stateful_step_count=30)

@@ -92,6 +92,7 @@ def litter(root, generation, now):
     (data / f"{following:010d}-g{generation}-p0-dead.arrow").write_bytes(b"never published")
 
 
+@pytest.mark.slow
 def test_many_killed_generations_leave_a_bounded_number_of_files(tmp_path):
     """Claims, stop marks, temporaries and unpublished slices of dead generations all go."""
     wall = ManualClock(time.time())

@@ -21,7 +21,7 @@ from holdfast.errors import HoldfastError
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.paths import Path as AlternativePath
 from holdfast.pipeline.paths import hot_name, paths_of
-from holdfast.rundir.paths import sabotage_path
+from holdfast.rundir.contents import sabotage_path
 
 LOOK_S = 0.1
 """How often a function that sleeps looks whether it is to go on."""

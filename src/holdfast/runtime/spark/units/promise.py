@@ -21,11 +21,14 @@ import pyarrow.compute as pc
 from holdfast.deployment import Segment
 from holdfast.deployment.slicefiles import SliceFile
 from holdfast.pipeline import Pipeline
+from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import read_slice_file
 from holdfast.runtime.spark.frames.compile import OperatorError
 from holdfast.runtime.spark.io.publish import Written
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
+from holdfast.streams.handover import Birth
+from holdfast.streams.reading import TrimmedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +71,30 @@ def keep_promised(
 ) -> None:
     """See that the files of a batch are on disk, and that they keep what was promised before."""
     written.keep()
-    before = context.log.slice(context.name, number - 1) if promise and number > 0 else None
-    if promise is not None and before is not None:
-        boundary = context.segment.outputs[0].name
-        folder = context.log.data(context.name, boundary)
-        promise.check(before.watermark_us, folder, written.files[boundary])
+    if promise is None:
+        return
+    boundary = context.segment.outputs[0].name
+    folder = context.log.data(context.name, boundary)
+    promised_us = promised_before(context.log, context.name, number)
+    promise.check(promised_us, folder, written.files[boundary])
+
+
+def promised_before(log: SliceLog, unit: str, number: int) -> int | None:
+    """What was promised before a batch: by the one before it; before an heir's first, by the last
+    of those whose state it has taken over. None: nothing, or that is trimmed.
+    """
+    if number > 0:
+        before = log.slice(unit, number - 1)
+        return before.watermark_us if before is not None else None
+    try:
+        born = log.run(log.steps().birth(unit))
+    except TrimmedError:
+        return None
+    parents = born.parents if isinstance(born, Birth) else ()
+    # A parent that was born and made nothing has promised what its own parents have.
+    found = [promised_before(log, parent, batch + 1) for parent, batch in parents]
+    known = [item for item in found if item is not None]
+    return min(known) if known and len(known) == len(found) else None
 
 
 def oldest_us(folder: Storage, files: Iterable[SliceFile], column: str) -> int | None:

@@ -215,13 +215,16 @@ def _of_data(error: BaseException) -> bool:
     return isinstance(error, OperatorError) or (state or "")[:2] in _DATA_STATES
 
 
-def suspect(pipeline: Pipeline, segment: Segment) -> str | None:
-    """Whom to search if nothing tells who failed, as when Spark itself fails on a row.
+def suspects(pipeline: Pipeline, segment: Segment, blamed: str | None) -> list[str]:
+    """Whom to search, in this order; nobody if the blame is on an operator that fails for good.
 
-    The one operator that quarantines: there is no other, as it reads boundaries alone.
+    All that quarantine, as nothing may tell who failed, or two may share a function. They read
+    boundaries alone, so there are several only where streams meet, one before each input.
     """
-    names = segment.operators
-    return next((name for name in names if pipeline.operator(name).on_error == "quarantine"), None)
+    names = [one for one in segment.operators if pipeline.operator(one).on_error == "quarantine"]
+    if blamed is None:
+        return names
+    return sorted(names, key=lambda name: name != blamed) if blamed in names else []
 
 
 def _by_boundary(places: Iterable[Place]) -> dict[str, tuple[int, ...]]:

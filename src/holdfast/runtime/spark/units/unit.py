@@ -38,7 +38,7 @@ from holdfast.runtime.spark.units.beginning import keep_commit, refuse_or_rebuil
 from holdfast.runtime.spark.units.life import QueryLife, end_query
 from holdfast.runtime.spark.units.partners import clone_partner
 from holdfast.runtime.spark.units.promise import keep_promised
-from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspect
+from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspects
 from holdfast.runtime.spark.units.query import PlannedQuery, plan_query
 from holdfast.runtime.spark.units.share import inherit
 from holdfast.runtime.units.aside import keep_version
@@ -310,9 +310,12 @@ class SparkUnit:
 
     def _quarantined(self, error: BaseException, number: int) -> bool:
         """Whether rows were found without which the failed batch can go on."""
-        operator = self._culprit(error) or suspect(self._pipeline, self.context.segment)
-        if operator is None or self._pipeline.operator(operator).on_error != "quarantine":
-            return False
+        blamed = self._culprit(error)
+        operators = suspects(self._pipeline, self.context.segment, blamed)
+        return any(self._put_aside(error, number, operator) for operator in operators)
+
+    def _put_aside(self, error: BaseException, number: int, operator: str) -> bool:
+        """Whether rows were found that an operator fails on."""
         record = self.context.log.need_range(self.context.name, number)
         # Many runs of the batch, so maybe minutes: to be told apart from a stall, which is killed.
         self.progress.tell(state="starting", operator=operator)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.slow]  # each starts an interpreter
 
 ORIGIN = """
 from holdfast.runtime.spark.start.daemon import preload

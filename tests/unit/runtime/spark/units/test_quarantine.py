@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
+from holdfast.pipeline import Parquet, Pipeline, Rate, deploy
 from holdfast.runtime.spark.units.isolate import (
     SAMPLE,
     SUSPICIOUS,
@@ -17,7 +18,7 @@ from holdfast.runtime.spark.units.isolate import (
     SearchEndedError,
     isolate,
 )
-from holdfast.runtime.spark.units.quarantine import Trial
+from holdfast.runtime.spark.units.quarantine import Trial, suspects
 
 pytestmark = pytest.mark.unit
 
@@ -148,3 +149,25 @@ def test_a_worker_that_dies_once_is_no_rows_fault():
     once, always = Dying(1), Dying(2)
     assert (once.fails(rows(1)), once.doubtful) == (False, False)
     assert (always.fails(rows(1)), always.doubtful) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("blamed", "searched"),
+    [
+        (None, ["left", "right"]),
+        ("left", ["left", "right"]),
+        ("right", ["right", "left"]),
+        ("plain", []),
+    ],
+)
+def test_all_that_quarantine_are_searched_and_the_blamed_one_first(blamed, searched):
+    """Where nothing tells whose function failed; not where one failed that must not."""
+    p = Pipeline("p")
+    sides = [
+        p.source(f"of-{name}", Rate(1)).map(name, lambda frame: frame, on_error=on_error)
+        for name, on_error in (("left", "quarantine"), ("plain", "fail"), ("right", "quarantine"))
+    ]
+    p.sink("out", sides[0].union("all", *sides[1:]), Parquet("out"))
+    segment = deploy(p).segment("all")
+    assert set(segment.operators) == {"left", "plain", "right", "all"}
+    assert suspects(p, segment, blamed) == searched
