@@ -176,16 +176,16 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
         per_byte=_noted(2.3e-8, how="first batches with 20 MB of state and with none", samples=4),
     ),
     log_read=_noted(0.0011, how="first batches with 200 changelogs and with few", samples=8),
-    detection=_noted(0.031, 0.038, how="kill -9 of a node until known", samples=9),
-    restore_warm=_noted(0.46, 0.67, how="kill -9 of a node with a warm spare", samples=8),
-    first_batch=_noted(0.2, 0.39, how="the part of a warm restore after the start", samples=8),
+    detection=_noted(0.038, 0.059, how="kill -9 of a node until known", samples=8),
+    restore_warm=_noted(0.64, 0.76, how="kill -9 of a node with a warm spare", samples=8),
+    first_batch=_noted(0.39, 0.47, how="the part of a warm restore after the start", samples=8),
     restore_cold=_noted(7.7, 8.1, how="kill -9 of a node without a spare", samples=3),
-    restore_thread=_noted(0.05, 0.08, how="kill -9 of a node with a source", samples=6),
-    takeover_cpu=_noted(0.6, how="CPU time of a warm restore over its duration", samples=6),
+    restore_thread=_noted(0.055, 0.07, how="kill -9 of a node with a source", samples=8),
+    takeover_cpu=_noted(0.59, how="CPU time of a warm restore over its duration", samples=8),
     batch_floor=_noted(0.059, 0.073, how="empty batches", samples=13),
     batch_cpu=_noted(0.053, 0.057, how="CPU time of empty batches", samples=13),
-    refill=_noted(15.0, 16.2, how="kill -9 until another spare was warm", samples=6),
-    spare_cost=_noted(0.049, how="0.62 GB resident at 12.6 GB a core"),
+    refill=_noted(21.5, 24.8, how="kill -9 until another spare was warm", samples=8),
+    spare_cost=_noted(0.048, how="0.6 GB resident at 12.6 GB a core"),
 )
 """By `holdfast profile --thorough` on 2 cores with PySpark 4.3.0 and Java 17, before all other work
 of the machine by its priority. Plans without a profile of their own rest on it."""
