@@ -157,42 +157,38 @@ def _noted(value: float, p95: float | None = None, *, how: str, samples: int = 0
     return Measure(value=value, p95=p95, how=how, samples=samples)
 
 
-_JAVA = "a profile with slices through Python times what Java takes of it, both in turn"
-
-
 REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     cores=2,
     slice_write=Affine(
-        fixed=_noted(0.035, how="a batch with few rows against one with none", samples=6),
-        per_byte=_noted(6.9e-9, how=f"{_JAVA}: CPU time of rows of 100 bytes", samples=2),
+        fixed=_noted(0.057, how="a batch with few rows against one with none", samples=6),
+        per_byte=_noted(5.0e-9, how="CPU time of rows of 100 bytes", samples=12),
     ),
     slice_read=Affine(
-        fixed=_noted(0.0, how="a batch with few rows against one with none", samples=6),
-        per_byte=_noted(2.9e-9, how=f"{_JAVA}: CPU time of rows of 100 bytes", samples=2),
+        fixed=_noted(0.002, how="a batch with few rows against one with none", samples=6),
+        per_byte=_noted(2.0e-9, how="CPU time of rows of 100 bytes", samples=12),
     ),
     state_write=Affine(
-        fixed=_noted(0.062, how=f"{_JAVA}: empty batches, with state less without", samples=2),
+        fixed=_noted(0.046, how="empty batches, with state less without", samples=13),
         per_byte=_noted(0.0, 1.7e-8, how="Spark's commit time over changelog bytes", samples=12),
     ),
     state_read=Affine(
-        fixed=_noted(0.175, how="first batches with next to no state and with none", samples=4),
-        per_byte=_noted(5.0e-8, how="first batches with 20 MB of state and with none", samples=4),
+        fixed=_noted(0.123, how="first batches with next to no state and with none", samples=4),
+        per_byte=_noted(2.3e-8, how="first batches with 20 MB of state and with none", samples=4),
     ),
     log_read=_noted(0.0011, how="first batches with 200 changelogs and with few", samples=8),
-    detection=_noted(0.042, 0.06, how="kill -9 of a node until known", samples=8),
-    restore_warm=_noted(0.93, 1.3, how="kill -9 of a node with a warm spare", samples=4),
-    first_batch=_noted(0.59, 0.92, how="the part of a warm restore after the start", samples=4),
-    restore_cold=_noted(8.2, 9.0, how=f"{_JAVA}: a new session to its first slice", samples=2),
-    restore_thread=_noted(0.077, 0.1, how="kill -9 of a node with a source", samples=6),
-    takeover_cpu=_noted(0.64, how="CPU time of a warm restore over its duration", samples=6),
-    batch_floor=_noted(0.075, 0.081, how=f"{_JAVA}: empty batches", samples=2),
-    batch_cpu=_noted(0.068, 0.071, how=f"{_JAVA}: CPU time of empty batches", samples=2),
-    refill=_noted(19.7, 24.0, how="kill -9 until another spare was warm", samples=10),
-    spare_cost=_noted(0.072, how="0.9 GB resident at 12.6 GB a core"),
+    detection=_noted(0.038, 0.059, how="kill -9 of a node until known", samples=8),
+    restore_warm=_noted(0.64, 0.76, how="kill -9 of a node with a warm spare", samples=8),
+    first_batch=_noted(0.39, 0.47, how="the part of a warm restore after the start", samples=8),
+    restore_cold=_noted(7.7, 8.1, how="kill -9 of a node without a spare", samples=3),
+    restore_thread=_noted(0.055, 0.07, how="kill -9 of a node with a source", samples=8),
+    takeover_cpu=_noted(0.59, how="CPU time of a warm restore over its duration", samples=8),
+    batch_floor=_noted(0.059, 0.073, how="empty batches", samples=13),
+    batch_cpu=_noted(0.053, 0.057, how="CPU time of empty batches", samples=13),
+    refill=_noted(21.5, 24.8, how="kill -9 until another spare was warm", samples=8),
+    spare_cost=_noted(0.048, how="0.6 GB resident at 12.6 GB a core"),
 )
-"""By `holdfast profile` on 2 quiet cores with PySpark 4.3.0 and Java 17, slices through Python; of
-some numbers it was measured how much of that Java takes, both sides in turn in one session. Plans
-without a profile of their own rest on it."""
+"""By `holdfast profile --thorough` on 2 cores with PySpark 4.3.0 and Java 17, before all other work
+of the machine by its priority. Plans without a profile of their own rest on it."""
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ Say = Callable[[str], None]
 APP = "holdfast.profile.spark.reference:pipeline"
 UNIT = UnitId(segment="count")
 SOURCE = UnitId(segment="rows")
-STEADY_EPOCHS = 8
+STEADY_EPOCHS = 16
 WAIT_S = 120.0
 
 

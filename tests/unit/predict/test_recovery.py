@@ -51,6 +51,7 @@ MACHINE = replace(
     restore_cold=Measure(value=7.0, p95=8.0),
     batch_floor=exact(0.2),
     batch_cpu=exact(0.1),
+    refill=Measure(value=19.7, p95=24.0),
 )
 
 

@@ -45,7 +45,7 @@ LISTED = {
     "cli/profile.py": ("is_dir mkdir os.access replace write_text", INPUT),
     "cli/profiles.py": ("exists is_file st_mtime stat", INPUT),
     "cli/prove.py": ("exists is_dir iterdir tempfile.mkdtemp write_text", INPUT),
-    "cli/reproduce.py": ("mkdir tempfile.TemporaryDirectory write_text", INPUT),
+    "cli/reproduce.py": ("mkdir os.access tempfile.TemporaryDirectory write_text", INPUT),
     "cli/runs.py": ("glob", MACHINE),
     "cli/shipped.py": ("exists", INPUT),
     "cli/topology.py": ("write_text", INPUT),
@@ -82,7 +82,7 @@ LISTED = {
     "runtime/node/__main__.py": ("mkdir", MACHINE),
     "runtime/node/processes.py": ("open", MACHINE),
     "runtime/node/program.py": ("mkdir touch", MACHINE),
-    "runtime/spark/check_app.py": ("tempfile.TemporaryDirectory", MACHINE),
+    "runtime/spark/check_app.py": ("os.fdopen tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/frames/sabotage.py": ("read_text", APART),
     "runtime/spark/io/files.py": ("pyarrow.parquet.ParquetFile", INPUT),
     "runtime/spark/start/archive.py": (

@@ -1,6 +1,6 @@
 """A small pipeline that keeps state: what is killed to see how long this machine takes to recover.
 
-Epochs are short, so that a restored unit always finds work waiting and never waits for it itself.
+Epochs are shorter than a restore, so that a restored unit finds work waiting.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def count(frame: DataFrame) -> DataFrame:
     return counts.select(sf.window_time("window").alias("ts"), "key", "count")
 
 
-pipeline = Pipeline("recovery-reference", event_time=("ts", "1 second"), epoch="0.5s")
+pipeline = Pipeline("recovery-reference", event_time=("ts", "1 second"), epoch="0.25s")
 rows = pipeline.source("rows", Rate(rows_per_second=400, keys=100))
 pipeline.sink("counts", rows.aggregate(COUNT, count, key="key"), Parquet("counts"))

@@ -65,9 +65,9 @@ def test_without_bounds_nothing_is_cut() -> None:
 
 def test_a_recovery_bound_is_bought_by_cutting() -> None:
     """The plan keeps the bound at the 95th percentile, and one cut is what it takes."""
-    found = plan(PlanRequest(max_recovery=4.0))
+    found = plan(PlanRequest(max_recovery=2.5))
     assert found.boundaries == ("filter", "count")
-    assert max(latency.p95 for latency in found.recovery_latency.values()) <= 4.0
+    assert max(latency.p95 for latency in found.recovery_latency.values()) <= 2.5
     shared = {found.recovery_latency[name] for name in ("read", "split", "filter")}
     assert len(shared) == 1
     assert found.segments[0].snapshot_interval is None
@@ -102,7 +102,7 @@ def test_a_latency_bound_shortens_batches() -> None:
 
 def test_json_contract() -> None:
     """The JSON has the common fields and the method's own, in plain values."""
-    data = json.loads(json.dumps(plan(PlanRequest(max_recovery=4.0)).to_json()))
+    data = json.loads(json.dumps(plan(PlanRequest(max_recovery=2.5)).to_json()))
     for name in ("algorithm", "feasible", "optimal", "bound", "solve_ms", "objective"):
         assert name in data
     assert data["method"] == "joint"
@@ -307,10 +307,10 @@ def test_failures_that_come_often_take_more_spares() -> None:
 
 def test_explanations_give_a_reason_for_every_boundary() -> None:
     """Forced boundaries name the rule, chosen ones the bound that would break without them."""
-    request = PlanRequest(max_recovery=4.0)
+    request = PlanRequest(max_recovery=2.5)
     words = PLANNER.explain(COUNT, request, plan(request))
     assert words[0].startswith("the output of filter is logged because fused with count, count ")
-    assert words[0].endswith("to recover, above the bound of 4 s")
+    assert words[0].endswith("to recover, above the bound of 2.5 s")
     assert words[1] == (
         "the output of count is logged because its output is a result that somebody reads"
     )

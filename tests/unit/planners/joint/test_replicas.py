@@ -27,7 +27,7 @@ def _hot_problem(seed: int) -> tuple:
     rng = np.random.default_rng(1000 + seed)
     return topology, replace(
         request,
-        max_recovery=float(rng.choice([0.5, 2.0, 3.0, 8.0])),
+        max_recovery=float(rng.choice([0.3, 1.0, 2.0, 6.0])),
         max_overhead=None,
         max_replicas=int(rng.integers(1, 5)),
         intervals=(1.0, 4.0),
