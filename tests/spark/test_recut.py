@@ -128,9 +128,9 @@ def test_units_are_killed_before_and_after_their_cuts_change(tmp_path):
                 "after-slice-record:sum.0#0@0",
                 "after-range-record:late.0#0@0",
                 "before-commit:late.0#0@0",
-                # Far enough that nobody has come so far while others were killed.
-                "before-commit:sum.0#0@60",
-                "after-slice-record:label.1#0@120",
+                # Not yet come to while others were killed, and before anything is trimmed.
+                "before-commit:sum.0#0@4",
+                "after-slice-record:label.1#0@6",
             ),
             marks=pytest.mark.full,
         ),
