@@ -45,11 +45,12 @@ def facts(folder):
 @pytest.mark.parametrize(
     ("kind", "at_s", "says"),
     [
-        ("err", 3.0, "a fault schedule wants this path to fail"),
-        ("slp", 3.0, ""),
-        ("thr", 10.0, "no output"),
+        ("err", 3.0, ("a fault schedule wants this path to fail",)),
+        ("slp", 3.0, ("",)),
+        # Whichever is seen first: it gives nothing out, or less than comes.
+        ("thr", 10.0, ("no output", "overload")),
         # A leak is told from a start by what was used for half a minute.
-        ("mem", 45.0, "leak"),
+        ("mem", 45.0, ("leak",)),
     ],
 )
 def test_a_path_that_fails_is_left_and_taken_again(tmp_path, kind, at_s, says):
@@ -64,7 +65,7 @@ def test_a_path_that_fails_is_left_and_taken_again(tmp_path, kind, at_s, says):
         for fact in told
         if isinstance(fact, BreakerChanged) and fact.breaker.path == "P3"
     ]
-    assert says in changed[0].why
+    assert any(words in changed[0].why for words in says), changed[0].why
     if taken[-1] == ("P6", "P3"):
         assert [breaker.state for breaker in changed[:2]] == ["open", "half-open"]
 
