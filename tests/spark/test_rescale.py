@@ -87,7 +87,7 @@ def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
 def test_killed_at_any_step_every_row_counts_once(tmp_path, crash_at):
     """SIGKILL of everything; another generation goes on in one of the two shapes, then merges."""
     folder = tmp_path / "run"
-    words = (folder, 1, 2, 4)
+    words = (folder, 1, 2, 4, 2, 4)  # in two parts: heirs may take the first in one batch
     killed = run_driver("rescale_driver.py", *words, log=tmp_path / "1.log", crash_at=crash_at)
     assert killed == -signal.SIGKILL, (tmp_path / "1.log").read_text()[-2000:]
     code = run_driver("rescale_driver.py", folder, 2, 2, 4, 1, 6, log=tmp_path / "2.log")

@@ -125,7 +125,7 @@ class MachineStatistics:
     restore_cold: Measure
     """The same when a session has to be started first."""
     restore_thread: Measure
-    """The same for a unit that is a thread and needs no query, on a node that runs."""
+    """From then until a unit that is a thread has published a slice, on a node that runs."""
     takeover_cpu: Measure
     """Cores that one query keeps busy while it is restored on a warm spare."""
     batch_floor: Measure
@@ -180,7 +180,7 @@ REFERENCE_MACHINE: MachineStatistics = MachineStatistics(
     restore_warm=_noted(0.64, 0.76, how="kill -9 of a node with a warm spare", samples=8),
     first_batch=_noted(0.39, 0.47, how="the part of a warm restore after the start", samples=8),
     restore_cold=_noted(7.7, 8.1, how="kill -9 of a node without a spare", samples=3),
-    restore_thread=_noted(0.055, 0.07, how="kill -9 of a node with a source", samples=8),
+    restore_thread=_noted(0.068, 0.076, how="kill -9 of a node with a source", samples=6),
     takeover_cpu=_noted(0.59, how="CPU time of a warm restore over its duration", samples=8),
     batch_floor=_noted(0.059, 0.073, how="empty batches", samples=13),
     batch_cpu=_noted(0.053, 0.057, how="CPU time of empty batches", samples=13),

@@ -88,7 +88,7 @@ def _with_recoveries(
         )
         found["restore_thread"] = estimate.duration(
             [one.restore_thread for one in warm] or [one.restore_thread for one in cold],
-            f"until the source has published, less a usual batch, {load}",
+            f"until the source has published, {load}",
         )
     state_s = known.state_read.fixed.value  # of next to no state, which a plan counts by itself
     if warm:
@@ -132,7 +132,6 @@ class _Victim:
         spec = RunSpec(app=APP, host="spark", deployment=deployment, policy=Policy(workers=1))
         self._spares = spares
         self._usual_s = usual_batch(machine)
-        self._write_s = machine.slice_write.fixed.value
         self._epoch_s = deployment.epoch_s
         self._boundaries = {
             unit: deployment.segment(unit.segment).outputs[0].name for unit in (UNIT, SOURCE)
@@ -170,7 +169,7 @@ class _Victim:
         recoveries = mine(view)
         mine_at, detected_at = recoveries[str(UNIT)], recoveries[str(UNIT)].detected_at
         count = self._restore(UNIT, mine_at, self._usual_s)
-        source = self._restore(SOURCE, recoveries[str(SOURCE)], self._write_s)
+        source = self._restore(SOURCE, recoveries[str(SOURCE)], 0.0)
         refill = None
         if self._spares:
             self._run.wait_for(_has_spare, WAIT_S, "another warm spare")
