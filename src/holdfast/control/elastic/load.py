@@ -102,5 +102,5 @@ class ScalingPolicy(Protocol):
 
     @property
     def memory_s(self) -> float:
-        """Reports older than this are not needed."""
+        """Reports older than this are not needed, but for the newest of them."""
         ...

@@ -37,6 +37,11 @@ class _Known:
         """Shards that it has, or may have at any moment."""
         return max(self.shards, self.wanted or 0)
 
+    def remember(self, report: LoadReport, *, since: float) -> None:
+        """Forget what is older, but for one report: it shows that all the time since is known."""
+        older = [one for one in self.reports if one.at < since]
+        self.reports = [*older[-1:], *self.reports[len(older) :], report]
+
 
 class Autoscaler:
     """One per run."""
@@ -57,9 +62,7 @@ class Autoscaler:
             if known is None:
                 continue
             known.shards = len(report.shards)
-            oldest = report.at - self._policy.memory_s
-            known.reports = [one for one in known.reports if one.at >= oldest]
-            known.reports.append(report)
+            known.remember(report, since=report.at - self._policy.memory_s)
             if known.wanted is not None:
                 continue
             decision = self._decide(report.operator, self._limits[report.operator])

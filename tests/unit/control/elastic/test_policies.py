@@ -204,3 +204,15 @@ def test_shards_that_are_on_their_way_count():
     scaler.refused("a")
     found = scaler.report([arriving(20.0, "b", 2500.0)])
     assert [len(one.shape) for one in found] == [4]
+
+
+@pytest.mark.parametrize("every_s", [5.0, 5.01, 4.9])
+def test_a_run_that_began_with_too_many_shards_gives_them_back(every_s):
+    """Also when reports come a little late: a real clock never hits the calm time exactly."""
+    policy = PredictPolicy()
+    scaler = Autoscaler(policy, {"count": Limits(most=8)}, most_in_all=8)
+    looks = (every_s * look for look in range(40))
+    changed = ((at, scaler.report([arriving(at, "count", 100.0, 8)])) for at in looks)
+    at, (found,) = next((at, found) for at, found in changed if found)
+    assert policy.calm_s <= at <= policy.calm_s + every_s
+    assert len(found.shape) == 2
