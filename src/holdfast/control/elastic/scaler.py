@@ -2,7 +2,8 @@
 
 It remembers per operator the reports that its policy needs and when the shape last changed. A
 decision is answered by `changed` once it is carried out, or by `refused`; until then nothing more
-is decided for that operator. Shards in all are bounded: an operator that would go beyond gets as
+is decided for that operator. A shape that somebody else has changed is kept for a while like one
+that was decided here. Shards in all are bounded: an operator that would go beyond gets as
 many as are left, those that free some come first.
 """
 
@@ -20,12 +21,15 @@ from holdfast.control.elastic.load import (
     ScalingPolicy,
     Stuck,
 )
+from holdfast.deployment.blocks import Block
 
 
 @dataclass(slots=True)
 class _Known:
     reports: list[LoadReport] = field(default_factory=list)
     changed_at: float | None = None
+    shape: tuple[Block, ...] | None = None
+    """What was last reported; None: whatever comes next is no surprise."""
     shards: int = 0
     wanted: int | None = None
     """Shards of a change that is under way; None: there is none."""
@@ -39,6 +43,9 @@ class _Known:
 
     def remember(self, report: LoadReport, *, since: float) -> None:
         """Forget what is older, but for one report: it shows that all the time since is known."""
+        if self.shape not in (None, report.shape):
+            self.changed_at = report.at
+        self.shape = report.shape
         older = [one for one in self.reports if one.at < since]
         self.reports = [*older[-1:], *self.reports[len(older) :], report]
 
@@ -78,6 +85,7 @@ class Autoscaler:
         if known.wanted is not None:
             known.shards = known.wanted
         known.wanted, known.stuck, known.changed_at = None, False, at
+        known.shape = None
 
     def refused(self, operator: str) -> None:
         """The shape stays as it was: look again with the next report."""

@@ -216,3 +216,15 @@ def test_a_run_that_began_with_too_many_shards_gives_them_back(every_s):
     at, (found,) = next((at, found) for at, found in changed if found)
     assert policy.calm_s <= at <= policy.calm_s + every_s
     assert len(found.shape) == 2
+
+
+@pytest.mark.parametrize("policy", [PredictPolicy(), ThresholdPolicy()], ids=["predict", "paper"])
+def test_a_shape_that_somebody_else_has_chosen_is_kept_for_a_while(policy):
+    """`holdfast scale` beside an autoscaler: what was seen of the shape before says nothing."""
+    scaler = Autoscaler(policy, {"count": Limits(most=8)}, most_in_all=8)
+    for look in range(30):
+        assert not scaler.report([report(5.0 * look, [0.1])])
+    assert not scaler.report([report(150.0, [0.1] * 4)])
+    later = (5.0 * look for look in range(31, 60))
+    first = next(at for at in later if scaler.report([report(at, [0.1] * 4)]))
+    assert first == (240.0 if isinstance(policy, PredictPolicy) else 160.0)
