@@ -122,7 +122,9 @@ class Rescaler:
         for item in self._watched.values():
             if item.pending and not self._settled(item):
                 continue
-            report = self._report(item, view)
+            shape = shape_of(self._log, item.segment)
+            self._scaler.has(item.segment.name, len(shape))
+            report = self._report(item, shape, view)
             if report is not None:
                 reports.append(report)
         decided = self._scaler.report(reports)
@@ -210,8 +212,9 @@ class Rescaler:
             self._added.discard(node)
             self._fleet.retire(node)
 
-    def _report(self, item: _Watched, view: RunView) -> LoadReport | None:
-        shape = shape_of(self._log, item.segment)
+    def _report(
+        self, item: _Watched, shape: Mapping[Block, str], view: RunView
+    ) -> LoadReport | None:
         known = {unit.unit: unit for unit in view.units}
         samples = self._samples(item.segment, shape, known)
         if samples is None:

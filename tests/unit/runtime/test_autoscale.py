@@ -144,6 +144,21 @@ def test_a_unit_that_is_not_heard_of_leaves_the_shape_alone():
     assert told == []
 
 
+def test_shards_of_an_operator_that_is_not_heard_of_count_among_those_in_all():
+    """One that is being recovered has them still: nobody else gets them meanwhile."""
+    deployment = replace(COUNTED, segments=(replace(LINES, shards=7, max_shards=8), COUNT))
+    log, clock, told = SliceLog("run", MemoryStorage()), Clock(), []
+    begin(log, deployment)
+    rescaler = rescaling(log, clock, tell=told.append, deployment=deployment)
+    for epoch in range(3):
+        publish(log, epoch, 12800)
+        clock.at = 5.0 * epoch
+        rescaler.look(view(log, epoch, 12800, row_s=1e-4))
+    assert shape(log) == [(0, 8)]
+    assert len(told) == 1
+    assert told[0].endswith("the run has 8 of 8 shards")
+
+
 class Fleet:
     """Two nodes; what is started comes up when it is told to."""
 

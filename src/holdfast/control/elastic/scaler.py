@@ -61,6 +61,10 @@ class Autoscaler:
         self._most_in_all = most_in_all
         self._known = {name: _Known() for name in limits}
 
+    def has(self, operator: str, shards: int) -> None:
+        """An operator has so many shards, reported or not: they count among those in all."""
+        self._known[operator].shards = shards
+
     def report(self, reports: Iterable[LoadReport]) -> list[Rescale | Stuck]:
         """Take the reports of one round, and say what to change."""
         decided: list[Rescale | Stuck] = []
