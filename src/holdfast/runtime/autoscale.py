@@ -23,7 +23,7 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.deployment.blocks import Block
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.rescale import HEAT_S, arrived, outcome, rescale, shape_of
+from holdfast.runtime.rescale import HEAT_S, arrived, outcome, rescale, shape_of, under_way
 from holdfast.streams.records import Change
 
 log = logging.getLogger("holdfast.autoscale")
@@ -124,6 +124,7 @@ class Rescaler:
                 continue
             shape = shape_of(self._log, item.segment)
             self._scaler.has(item.segment.name, len(shape))
+            self._announce_lost(item, shape, view)
             report = self._report(item, shape, view)
             if report is not None:
                 reports.append(report)
@@ -155,12 +156,12 @@ class Rescaler:
 
     def _rescale(self, item: _Watched, decision: Rescale, view: RunView) -> None:
         item.held, name = None, decision.operator
-        fewer = len(decision.shape) < len(shape_of(self._log, item.segment))
         try:
+            fewer = len(decision.shape) < len(shape_of(self._log, item.segment))
             item.pending = rescale(
                 self._log, item.segment, decision.shape, reason=decision.reason.text
             )
-        except HoldfastError as error:
+        except (HoldfastError, OSError) as error:
             self._tell(f"{name} keeps its shards: {error}")
             self._scaler.refused(name)
             return
@@ -168,22 +169,27 @@ class Rescaler:
             self._scaler.refused(name)
         self._announce(item.pending, self._staying(view) if fewer else "")
 
+    def _announce_lost(self, item: _Watched, shape: Mapping[Block, str], view: RunView) -> None:
+        """Have units started that nobody has heard of: who put their change died, or failed."""
+        if not {unit.unit for unit in view.units}.issuperset(shape.values()):
+            self._announce(under_way(self._log, item.segment.name), "")
+
     # Nodes
 
     def _add_nodes(self, item: _Watched, decision: Rescale, view: RunView) -> int:
         """Start the nodes that a new shape takes; gives how many."""
         if self._fleet is None:
             return 0
-        more = len(decision.shape) - len(shape_of(self._log, item.segment))
-        more *= 2 if item.segment.followers else 1
-        policy = self._size(self._fleet)
-        missing = policy.missing(len(view.units) + more, _loads(view))
-        for _ in range(missing):
-            try:
+        try:
+            more = len(decision.shape) - len(shape_of(self._log, item.segment))
+            more *= 2 if item.segment.followers else 1
+            policy = self._size(self._fleet)
+            missing = policy.missing(len(view.units) + more, _loads(view))
+            for _ in range(missing):
                 self._added.add(self._fleet.add_worker())
-            except OSError as error:
-                self._tell(f"no node is added: {error}")
-                return 0
+        except (HoldfastError, OSError) as error:
+            self._tell(f"no node is added: {error}")
+            return 0
         if missing:
             self._tell(f"nodes are added: {missing}")
         return missing

@@ -15,7 +15,7 @@ from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.runtime.autoscale import NODES_S, AutoscaleThread, Rescaler, Told
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.rescale import shape_of
+from holdfast.runtime.rescale import rescale, shape_of
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.records import Slice
 from holdfast.streams.steps import Put, slices
@@ -157,6 +157,35 @@ def test_shards_of_an_operator_that_is_not_heard_of_count_among_those_in_all():
     assert shape(log) == [(0, 8)]
     assert len(told) == 1
     assert told[0].endswith("the run has 8 of 8 shards")
+
+
+@pytest.mark.parametrize("puts", [0, 1], ids=["before", "after"])
+def test_a_change_that_fails_is_not_the_last(monkeypatch, puts):
+    """A full disk before the change is on record, or after: it is tried again, or told again."""
+    log, clock, told, announced = opened(), Clock(), [], []
+    rescaler = rescaling(
+        log, clock, announce=lambda put, _: announced.extend(put), tell=told.append
+    )
+
+    def failing(*words, **settings):
+        if not any("keeps its shards" in line for line in told):
+            if puts:
+                rescale(*words, **settings)
+            raise OSError("No space left on device")
+        return rescale(*words, **settings)
+
+    monkeypatch.setattr("holdfast.runtime.autoscale.rescale", failing)
+    for epoch in range(4):
+        publish(log, epoch, 12800)
+        clock.at = 5.0 * epoch
+        seen = view(log, epoch, 12800, row_s=1e-4)
+        seen.units = [unit for unit in seen.units if announced or unit.unit == "count.0#0"]
+        rescaler.look(seen)
+    assert "count keeps its shards: No space left on device" in told
+    assert [child.unit for change in announced for child in change.children] == [
+        "count.1#0",
+        "count.1#1",
+    ]
 
 
 class Fleet:
