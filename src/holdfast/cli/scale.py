@@ -11,6 +11,10 @@ import typer
 from holdfast.cli.runs import Json, RunDir, find_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.deployment import Segment
+    from holdfast.deployment.blocks import Block
     from holdfast.runtime.log.slicelog import SliceLog
     from holdfast.streams.records import Change
 
@@ -36,20 +40,23 @@ def scale(
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import read_spec
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce, heat, rescale, scalable, split, under_way
+    from holdfast.runtime.rescale import announce, heat, rescale, scalable, under_way
 
     directory = find_run(None, run_dir)
     deployment = read_spec(directory).deployment
-    wanted = [(name, number, _operator(name)) for name, number in map(_parse, shards)]
-    able = {operator: scalable(deployment, operator) for _, _, operator in wanted}
+    wanted: dict[str, list[tuple[str, int]]] = {}
+    for name, number in map(_parse, shards):
+        wanted.setdefault(scalable(deployment, _operator(name)).name, []).append((name, number))
     log = SliceLog(directory)
-    put: list[Change] = []
-    for name, number, operator in wanted:
-        segment = able[operator]
+    planned = []
+    for segment, asked in ((deployment.segment(name), asked) for name, asked in wanted.items()):
         load = heat(log, deployment, segment)
-        shape = number if name == operator else split(log, segment, name, number, load)
-        put += rescale(log, segment, shape, reason=f"scale {name}={number}", load=load)
-    for segment in able.values():
+        planned.append((segment, _shape(log, segment, asked, load), asked, load))
+    # All of it can be done, or nothing is put.
+    put: list[Change] = []
+    for segment, shape, asked, load in planned:
+        reason = " ".join(["scale", *(f"{name}={number}" for name, number in asked)])
+        put += rescale(log, segment, shape, reason=reason, load=load)
         announce(log, under_way(log, segment.name))
     found = _await(log, put, time.monotonic() + parse_time(timeout))
     for change in put:
@@ -66,9 +73,30 @@ def _parse(text: str) -> tuple[str, int]:
     from holdfast.errors import BadInputError
 
     name, found, number = text.partition("=")
-    if not found or not number.isdigit():
+    if not found or not number.isdecimal():
         raise BadInputError(f"{text!r}", hint="OPERATOR=SHARDS, such as count=4, or count#1=2")
     return name, int(number)
+
+
+def _shape(
+    log: SliceLog,
+    segment: Segment,
+    asked: list[tuple[str, int]],
+    load: Callable[[Block], float],
+) -> int | list[Block]:
+    """What is asked for an operator: a number of shards, or the blocks once some are split."""
+    from holdfast.errors import BadInputError
+    from holdfast.runtime.rescale import check_shards, split_several
+
+    whole = [number for name, number in asked if name == _operator(name)]
+    if not whole:
+        return split_several(log, segment, asked, load)
+    if len(asked) > 1:
+        names = ", ".join(f"{name}={number}" for name, number in asked)
+        raise BadInputError(
+            f"{names} are one operator", hint="one number of shards, or shards of it to split"
+        )
+    return check_shards(segment, whole[0])
 
 
 def _operator(name: str) -> str:

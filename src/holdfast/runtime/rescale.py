@@ -77,10 +77,8 @@ def rescale(
     Gives those that were put, none if it has that shape. The hottest block by `load` is split
     first, the coldest ones are merged.
     """
-    if isinstance(wanted, int) and not 1 <= wanted <= segment.max_shards:
-        raise BadInputError(
-            f"{wanted} shards", where=segment.name, hint=f"1 to {segment.max_shards}"
-        )
+    if isinstance(wanted, int):
+        check_shards(segment, wanted)
     put: list[Change] = []
     for _ in range(MOST_ATTEMPTS):
         # The number first: whoever changes the shape after this look takes it.
@@ -109,6 +107,31 @@ def rescale(
         if log.run(log.steps().decide(change)):
             put.append(change)
     raise BadInputError("others change its shards all the time", where=segment.name)
+
+
+def check_shards(segment: Segment, shards: int) -> int:
+    """The same number, if an operator can have so many shards."""
+    if not 1 <= shards <= segment.max_shards:
+        raise BadInputError(
+            f"{shards} shards", where=segment.name, hint=f"1 to {segment.max_shards}"
+        )
+    return shards
+
+
+def split_several(
+    log: SliceLog,
+    segment: Segment,
+    asked: Sequence[tuple[str, int]],
+    load: Callable[[Block], float],
+) -> list[Block]:
+    """The blocks of an operator once some of its shards, as they are called now, are so many."""
+    before = set(shape_of(log, segment))
+    shapes = [set(split(log, segment, unit, shards, load)) for unit, shards in asked]
+    after = set.intersection(*shapes) | (set.union(*shapes) - before)
+    if sum(block.count for block in after) != segment.max_shards:
+        names = ", ".join(unit for unit, _ in asked)
+        raise BadInputError("one shard is meant more than once", where=names)
+    return sorted(after)
 
 
 def split(

@@ -17,8 +17,9 @@ from holdfast.runtime.rescale import shape_of
 pytestmark = pytest.mark.unit
 
 COUNT = Segment(name="count", kind="inner", operators=("count",), max_shards=4, stateful=True)
+OTHER = Segment(name="best", kind="inner", operators=("rate", "best"), max_shards=8, stateful=True)
 FIXED = Segment(name="sum", kind="inner", operators=("sum",), stateful=True)
-DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(COUNT, FIXED), fingerprints={})
+DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(COUNT, OTHER, FIXED), fingerprints={})
 
 
 @pytest.fixture
@@ -47,6 +48,12 @@ def scale(tmp_path):
         (["cuont=2"], "scalable: count"),
         (["count#3=2"], "no such shard"),
         (["count.0#0=8"], "it has 4 state partitions"),
+        (["count=²"], "OPERATOR=SHARDS"),
+        (["count=2", "best=16"], "1 to 8"),
+        (["count=2", "best#3=2"], "no such shard"),
+        (["count=2", "count#1=2"], "count=2, count#1=2 are one operator"),
+        (["best=2", "rate=4"], "are one operator"),
+        (["count#0=2", "count.0#0=4"], "meant more than once"),
     ],
 )
 def test_what_cannot_be_done_is_refused(scale, words, message):
@@ -67,3 +74,12 @@ def test_a_shape_that_is_there_already_needs_nothing(scale):
     """With --json, stdout is one object."""
     done = scale("count=1", "--json")
     assert json.loads(done.stdout) == {"changes": [], "asked": 0}
+
+
+def test_several_shards_are_split_as_they_are_called_now(scale):
+    """Also by their numbers, though the first split makes another shard number one."""
+    for words in (["count=2"], ["count#0=2", "count#1=2", "best=2"]):
+        with pytest.raises(CheckFailedError, match="not done yet"):
+            scale(*words, "--timeout", "1ms")
+    log = SliceLog(scale.folder)
+    assert (len(shape_of(log, COUNT)), len(shape_of(log, OTHER))) == (4, 2)
