@@ -122,7 +122,7 @@ class Floors(Restarts):
                 found += [(reader, end) for end in (yield from self._pins_of_end(reader))]
             for child in (child for change in changes for child in change.children):
                 if stream in self._wiring.inputs(child.segment):
-                    pinned = yield from self._unit_pin(child.unit)
+                    pinned = yield from self._unit_pin(child.unit, self._levels)
                     found += [] if pinned is None else [(child.unit, pinned)]
         return found
 

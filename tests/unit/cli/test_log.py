@@ -107,6 +107,20 @@ def test_what_keeps_the_input_of_sources_is_told(run):
     assert found["streams"][1]["pins"][0] == {"by": "count.0#0", "after": -1}
 
 
+@pytest.mark.parametrize(("levels", "after"), [(1, 18), (2, -1)])
+def test_what_levels_of_acknowledgement_keep_is_told(run, levels, after):
+    """A sink that is far behind holds back what was read for it, with two levels one further up."""
+    write_spec(run, replace(make_spec(), options={"ack_levels": levels}))
+    log = SliceLog(run)
+    for number in range(5, 30):
+        for name in ("numbers", "double", "count"):
+            batch = {"unit": f"{name}.0#0", "number": number, "after": number - 1, "upto": number}
+            log.records.execute(Put(ranges(batch["unit"]), number, Range(**batch)))
+            log.publish(Slice(**batch))
+    _, found = told(run)
+    assert found["streams"][1]["pins"][0] == {"by": "count.0#0", "after": after}
+
+
 def test_a_restart_with_a_damaged_change_is_neither_done_nor_to_be_done(run):
     """Whether it is carried out cannot be told."""
     resume = check_resume(run, make_spec(), ["count"], Starts.parse(["3"]))
