@@ -54,6 +54,7 @@ def autoscaled(
         most_in_all=most,
         announce=lambda put, node: announce(records, put, node),
         tell=told.tell,
+        forget=told.forget,
         fleet=local,
     )
     for segment in deployment.segments:

@@ -76,6 +76,7 @@ class Rescaler:
         most_in_all: int,
         announce: Callable[[list[Change], str], None],
         tell: Callable[[str], None],
+        forget: Callable[[], None] = lambda: None,
         fleet: Fleet | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -86,11 +87,12 @@ class Rescaler:
         most_in_all: shards of all operators that may scale.
         announce: has the children of changes started, on a node if one is named.
         tell: says a line to people.
+        forget: what was told before a change that is done may be told again.
         fleet: adds nodes with shards and retires them; None: the nodes stay as they are.
         clock: measures time.
         """
         self._log, self._deployment = records, deployment
-        self._announce, self._tell = announce, tell
+        self._announce, self._tell, self._forget = announce, tell, forget
         self._fleet = fleet
         self._added: set[str] = set()
         """Nodes that were started here and have not ended."""
@@ -139,6 +141,7 @@ class Rescaler:
         if any(outcome(self._log, change) is None for change in item.pending):
             return False
         item.pending = []
+        self._forget()
         self._scaler.changed(item.segment.name, self._clock.now())
         return True
 
@@ -266,7 +269,7 @@ class Told:
     """Says what an autoscaler has to say: at once to who runs it, and in the run's timeline.
 
     What was just said is not said again: a change that is refused, or a look that fails, is so
-    every few seconds.
+    every few seconds. Once a change is done, the next one is news, be its reason the same.
     """
 
     def __init__(self, note: Callable[[str], None], keep: Callable[[str], None]) -> None:
@@ -276,6 +279,10 @@ class Told:
         """
         self._note, self._keep = note, keep
         self._last: deque[str] = deque(maxlen=TOLD)
+
+    def forget(self) -> None:
+        """Whatever is said next is said, be it what was said before."""
+        self._last.clear()
 
     def tell(self, line: str) -> None:
         if line in self._last:

@@ -78,6 +78,7 @@ def rescaling(
     *,
     announce=lambda *_: None,
     tell=lambda _: None,
+    forget=lambda: None,
     fleet=None,
     deployment=COUNTED,
 ):
@@ -89,6 +90,7 @@ def rescaling(
         most_in_all=8,
         announce=announce,
         tell=tell,
+        forget=forget,
         fleet=fleet,
         clock=clock,
     )
@@ -281,6 +283,22 @@ def test_what_two_operators_are_refused_in_turn_is_told_once_each():
     for line in ["a keeps its shards", "b keeps its shards"] * 5 + ["a gets 2 shards"]:
         saying.tell(line)
     assert told == kept == ["a keeps its shards", "b keeps its shards", "a gets 2 shards"]
+
+
+def test_a_change_is_told_though_one_before_had_the_same_reason(monkeypatch):
+    """Load that comes and goes by the hour is followed with the same words each time."""
+    log, clock, told = opened(), Clock(), []
+    saying = Told(told.append, lambda _: None)
+    rescaler = rescaling(log, clock, tell=saying.tell, forget=saying.forget)
+    monkeypatch.setattr("holdfast.runtime.autoscale.outcome", lambda *_: "done")
+    for epoch in range(12):
+        if epoch == 6:  # somebody else merges them again
+            rescale(log, COUNT, 1, reason="scale count=1")
+        publish(log, epoch, 12800)
+        clock.at = 5.0 * epoch
+        rescaler.look(view(log, epoch, 12800, row_s=1e-4))
+    line = "count gets 2 shards: a shard would work 128% of its time for what arrives"
+    assert told == [line, line]
 
 
 def test_people_are_told_while_the_coordinator_is_away():
