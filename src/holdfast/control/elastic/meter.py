@@ -53,8 +53,11 @@ class Meter:
         """What a policy gets; None while nothing is known of what rows cost."""
         for sample in samples:
             before = self._before.get(sample.unit)
-            if before is not None and sample.batch > before.batch:
-                rows = max(0, sample.rows_in - before.rows_in) / (sample.batch - before.batch)
+            # One that counts fewer rows was started again: how many its batch had is not known.
+            if before is None or sample.rows_in < before.rows_in:
+                continue
+            if sample.batch > before.batch:
+                rows = (sample.rows_in - before.rows_in) / (sample.batch - before.batch)
                 self._batches.append((rows, sample.batch_s))
         self._before = {sample.unit: sample for sample in samples}
         if not self._batches:

@@ -62,3 +62,13 @@ def test_nothing_is_said_before_a_batch_was_seen():
     assert meter.report([sample(3, 10, 0.5)], [1.0] * 4, at=0.0) is None
     assert meter.report([sample(3, 10, 0.5)], [1.0] * 4, at=5.0) is None
     assert meter.report([sample(4, 20, 0.5)], [1.0] * 4, at=9.0) is not None
+
+
+def test_a_unit_that_was_started_again_does_not_make_rows_seem_free():
+    """It counts from nothing: its first batch after that had rows, but nobody knows how many."""
+    meter = Meter("count", interval_s=1.0)
+    for batch in range(5):
+        meter.report([sample(batch, 1000 * batch, 0.8)], [1.0] * 4, at=batch)
+    found = meter.report([sample(6, 1000, 0.8)], [1.0] * 4, at=6)
+    assert found is not None
+    assert (found.row_s, found.floor) == (pytest.approx(8e-4), 0.0)
