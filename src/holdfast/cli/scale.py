@@ -56,8 +56,11 @@ def scale(
     put: list[Change] = []
     for segment, shape, asked, load in planned:
         reason = " ".join(["scale", *(f"{name}={number}" for name, number in asked)])
-        put += rescale(log, segment, shape, reason=reason, load=load)
-        announce(log, under_way(log, segment.name))
+        new = rescale(log, segment, shape, reason=reason, load=load)
+        going_on = under_way(log, segment.name)
+        announce(log, going_on)
+        # Also what others have asked for: the shape is there when that is done.
+        put += [*going_on, *(change for change in new if change not in going_on)]
     found = _await(log, put, time.monotonic() + parse_time(timeout))
     for change in put:
         _tell(change, found.get((change.stream, change.number)), as_json=as_json)

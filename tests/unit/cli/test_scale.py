@@ -83,3 +83,12 @@ def test_several_shards_are_split_as_they_are_called_now(scale):
             scale(*words, "--timeout", "1ms")
     log = SliceLog(scale.folder)
     assert (len(shape_of(log, COUNT)), len(shape_of(log, OTHER))) == (4, 2)
+
+
+def test_what_is_under_way_already_is_not_done(scale):
+    """Asked again, it is waited for again: nothing new is put, and it is not said to be there."""
+    for _ in range(2):
+        with pytest.raises(CheckFailedError, match="not done yet"):
+            scale("count=2", "--timeout", "1ms")
+    log = SliceLog(scale.folder)
+    assert len(log.run(log.steps().changes_of("count"))) == 2
