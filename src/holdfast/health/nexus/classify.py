@@ -10,10 +10,11 @@ disk = "my_package.rules:DiskRule"
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast.errors import BadInputError
 from holdfast.health.nexus.history import WINDOW_S, History, Sample
@@ -29,7 +30,10 @@ from holdfast.health.nexus.rules import (
     Suspended,
 )
 
+log = logging.getLogger("holdfast.nexus")
+
 GROUP = "holdfast.nexus"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,8 @@ class Nexus:
         self._window_s = window_s
         self._histories: dict[str, History] = {}
         self._found: dict[str, dict[str, Finding]] = {}
+        self._raised: set[str] = set()
+        """Rules that have, at least once."""
 
     def observe(self, operator: str, sample: Sample) -> tuple[Finding, ...]:
         """Take a sample in; what is wrong with the operator now, by rule, in the rules' order."""
@@ -65,15 +71,27 @@ class Nexus:
         before = self._found.get(operator, {})
         found: dict[str, Finding] = {}
         for rule in self._rules:
-            why = rule.judge(operator, history)
+            why = self._asked(rule, rule.judge, operator, history)
             if why is not None:
                 since = before[rule.name].since if rule.name in before else sample.at
                 found[rule.name] = Finding(operator=operator, rule=rule.name, why=why, since=since)
         self._found[operator] = found
         if not found:
             for rule in self._rules:
-                rule.learn(operator, history)
+                self._asked(rule, rule.learn, operator, history)
         return tuple(found.values())
+
+    def _asked(
+        self, rule: Rule, ask: Callable[[str, History], T], operator: str, history: History
+    ) -> T | None:
+        """What a rule says. One that raises says nothing: no coordinator would survive it."""
+        try:
+            return ask(operator, history)
+        except Exception:
+            if rule.name not in self._raised:
+                self._raised.add(rule.name)
+                log.exception("the rule %r cannot judge %s", rule.name, operator)
+            return None
 
     def findings(self) -> tuple[Finding, ...]:
         """All that is wrong at present, operators in the order they were first heard of."""
@@ -137,11 +155,23 @@ def load_rules(
     """
     found = default_rules(settings)
     for point in metadata.entry_points(group=GROUP) if points is None else points:
-        loaded = point.load()
-        made = loaded() if isinstance(loaded, type) else loaded
+        made = _made(point)
         if not isinstance(made, Rule):
             raise BadInputError(
                 f"is no rule: {made!r}", where=f"entry point {point.name}", hint=f"see {GROUP}"
             )
         found.append(made)
     return found
+
+
+def _made(point: Any) -> Any:
+    """The rule that an entry point names, or whatever else it is."""
+    try:
+        loaded = point.load()
+        return loaded() if isinstance(loaded, type) else loaded
+    except Exception as error:
+        raise BadInputError(
+            f"cannot be loaded: {type(error).__name__}: {error}",
+            where=f"entry point {point.name}",
+            hint=f"mend or remove the package that names it, see {GROUP}",
+        ) from error

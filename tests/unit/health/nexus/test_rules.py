@@ -259,6 +259,38 @@ def test_findings_begin_and_end():
     assert nexus.findings() == ()
 
 
+class Broken(Moody):
+    """Has a fault of its own."""
+
+    name = "broken"
+
+    def judge(self, operator, history):
+        raise ZeroDivisionError
+
+    def learn(self, operator, history):
+        raise KeyError(operator)
+
+
+def test_a_rule_that_raises_says_nothing(caplog):
+    """It would end the coordinator, and every one that takes over; others judge as before."""
+    nexus = Nexus([Broken(), Moody()])
+    found = [nexus.observe("op", Sample(at=float(i))) for i in range(1, 7)]
+    assert [[item.rule for item in one] for one in found] == [[], [], ["moody"], [], [], ["moody"]]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the rule 'broken' cannot judge op"
+    ]
+
+
+def test_a_rule_that_cannot_be_loaded_is_told_by_its_entry_point():
+    """Rather than by a traceback of every coordinator that is started."""
+    with pytest.raises(BadInputError, match="entry point gone: cannot be loaded: ImportError: no"):
+        load_rules([SimpleNamespace(name="gone", load=_cannot_be_imported)])
+
+
+def _cannot_be_imported():
+    raise ImportError("no such package")
+
+
 def test_rules_are_loaded_from_entry_points():
     """Classes and instances; what is no rule, or has a name that is taken, is refused."""
     point = SimpleNamespace(name="moody", load=lambda: Moody)
