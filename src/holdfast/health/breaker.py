@@ -283,7 +283,7 @@ class Breakers:
             case OpenAsked():
                 self._open_by_hand(self._of(event.path), now)
             case CloseAsked():
-                self._close(self._of(event.path), "closed by hand", now, forgiven=True)
+                self._close_by_hand(self._of(event.path), now)
             case PreferAsked():
                 if event.path:
                     self._of(event.path)
@@ -332,7 +332,8 @@ class Breakers:
         if not event.good:
             self._bad_probe(breaker, event.why or "a probe failed", now)
         elif breaker.good_probes + 1 >= self.policy.successes:
-            self._close(breaker, event.why or "a probe succeeded", now, forgiven=False)
+            why = event.why or "a probe succeeded"
+            self._put(breaker, "closed", why, now, on_probation=True)
         else:
             # The next one is due, and waits like any other while there is no place for it.
             counted = replace(breaker, good_probes=breaker.good_probes + 1)
@@ -360,14 +361,15 @@ class Breakers:
             self._commands.append(StopProbe(path=breaker.path, probe=breaker.probe))
         self._open(replace(breaker, by_hand=True), "opened by hand", now, None)
 
-    def _close(self, breaker: Breaker, why: str, now: float, *, forgiven: bool) -> None:
-        if breaker.state == "closed":
-            return
-        if breaker.state == "half-open" and forgiven:
+    def _close_by_hand(self, breaker: Breaker, now: float) -> None:
+        """Whoever says that a path is sound forgives all that is held against it."""
+        if breaker.state == "half-open":
             self._commands.append(StopProbe(path=breaker.path, probe=breaker.probe))
-        bad = 0 if forgiven else breaker.bad_probes
-        closed = replace(breaker, bad_probes=bad, by_hand=False)
-        self._put(closed, "closed", why, now, on_probation=not forgiven)
+        sound = replace(breaker, bad_probes=0, by_hand=False, on_probation=False, failures=())
+        if breaker.state == "closed":
+            self._breakers[breaker.path] = sound
+        else:
+            self._put(sound, "closed", "closed by hand", now)
 
     def _put(
         self,
