@@ -124,6 +124,8 @@ class Election:
         """The newest term heard of."""
         self._heard_at = now
         self._lost_at: float | None = now
+        self._lost_before: float | None = None
+        """When it was lost before the connection there is, as long as nothing is heard over it."""
         self._last_at = now
 
     def handle(self, event: Event, now: float) -> list[Command]:
@@ -137,10 +139,10 @@ class Election:
             case Heard():
                 self._hear(event.term, now)
             case Reached():
+                self._lost_before = self._lost_at
                 self._heard_at, self._lost_at = now, None
             case Lost():
-                if self._lost_at is None:
-                    self._lost_at = now
+                self._lose(now)
             case RunOver():
                 if self.phase == "following":
                     self.phase = "over"
@@ -160,10 +162,18 @@ class Election:
         # One of an older term has not noticed yet that it leads no more: it counts as silent.
         if term >= self.term:
             self.term, self._heard_at, self._lost_at = term, now, None
+            self._lost_before = None
+
+    def _lose(self, now: float) -> None:
+        # Somebody else may listen where the leader did, and hang up on whoever connects: it stays
+        # lost since when it was, or it would never be so for long enough.
+        if self._lost_at is None:
+            self._lost_at = now if self._lost_before is None else self._lost_before
 
     def _forgive(self, now: float) -> None:
         self._heard_at = now
         self._lost_at = now if self._lost_at is not None else None
+        self._lost_before = now if self._lost_before is not None else None
 
     def _look(self, now: float) -> list[Command]:
         if self.phase != "following":

@@ -73,6 +73,17 @@ def test_a_connection_that_is_made_again_is_no_loss():
     assert until(made, Tick(), 0.25) == pytest.approx(1.25, abs=0.051)
 
 
+def test_one_that_hangs_up_on_everybody_is_no_leader():
+    """Another program may listen where the leader did: each connection is made, and breaks."""
+    made = follower(heard=3)
+    now = 0.0
+    while now < 1.0 and made.phase == "following":
+        now = round(now + 0.05, 3)
+        for event in (Lost(), Tick(), Reached(), Lost(), Tick()):
+            made.handle(event, now)
+    assert (made.phase, now) == ("claiming", pytest.approx(0.15, abs=0.051))
+
+
 def test_a_leader_of_an_older_term_does_not_count():
     """It has not noticed that it leads no more; another one is to be found."""
     made = follower(heard=3)
