@@ -14,11 +14,13 @@ from holdfast.cli.runs import Json, RunDir, client_of, find_run
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from holdfast.control.status import SplitView
+    from holdfast.control.status import PathView, SplitView
     from holdfast.health.policy import Policy
 
 
 VERBS = ("open", "close", "prefer")
+LATE_S = 1.0
+"""A probe that is due is begun by the next tick, a small part of this later."""
 
 
 def paths(
@@ -100,10 +102,18 @@ def breakers_table(split: SplitView) -> Table:
             f"{item.state}{' by hand' if item.by_hand else ''}",
             f"{item.for_s:.0f} s",
             str(item.bad_probes),
-            "" if item.probe_in_s is None else f"in {max(0.0, item.probe_in_s):.0f} s",
+            _next_probe(item),
             escape(item.why),  # messages of Spark begin with [A_CONDITION]
         )
     return table
+
+
+def _next_probe(path: PathView) -> str:
+    """When a path is tried again; one that is due and not tried has no node for it."""
+    if path.probe_in_s is None:
+        return ""
+    late = path.probe_in_s < -LATE_S
+    return "waits for a free node" if late else f"in {max(0.0, path.probe_in_s):.0f} s"
 
 
 def _check_words(what: str | None, path: str | None) -> None:

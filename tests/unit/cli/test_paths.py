@@ -90,6 +90,14 @@ def test_breakers_are_shown(ask):
     assert lines[3].split() == ["rules", "closed", "3", "s", "0"]
 
 
+def test_a_probe_that_no_node_is_free_for_says_so(ask, monkeypatch):
+    """With --spares 0 there may be none as long as the run goes on."""
+    paths = (path("model", "open", why="slow", probe_in_s=-9.0), path("rules"))
+    late = SplitView(split="score", active="rules", carried="rules", preferred="", paths=paths)
+    monkeypatch.setattr(Client, "splits", (late,))
+    assert "waits for a free node" in ask()
+
+
 def test_all_down_is_said(ask, monkeypatch):
     """And where the input is."""
     down = SplitView(split="score", active=None, carried="rules", preferred="", paths=())
