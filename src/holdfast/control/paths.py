@@ -218,7 +218,8 @@ class PathLife:
         known = {item.path: item for item in self._splits[name].breakers.state.breakers}
         for segment, path in self._hot.of(name):
             breaker = known[path]
-            runs = breaker.state != "failed"
+            # Also if a person has opened it since: it is not begun again to be used by nobody.
+            runs = breaker.bad_probes < self._policy.breaker.probes
             if self._hot.to_keep(segment, moment.now, runs=runs):
                 self._out.send(
                     KeepPath(cause=moment.cause, segment=segment, runs=runs, reason=breaker.why)

@@ -301,6 +301,20 @@ def test_it_is_begun_again_when_somebody_trusts_it(world):
     assert world.split.active == "model"
 
 
+def test_it_is_not_begun_again_to_be_opened_by_hand(world):
+    """Whoever opens it wants it to be used by nobody, in other launches as well."""
+    failed_for_good(world)
+    world.ask("open", "model")
+    world.tick(ASK_S + 0.1)
+    world.succeed()
+    for name in world.nodes:
+        world.hello(name)
+    world.tick(ASK_S + 0.1)
+    assert (world.breaker("model").state, world.kept["score.model"]) == ("open", [True, False])
+    world.ask("close", "model")
+    assert world.kept["score.model"] == [True, False, True]
+
+
 def test_another_leader_has_it_shut_down_that_the_one_before_did_not(world):
     """It was killed before the records were asked."""
     world.answers = False
