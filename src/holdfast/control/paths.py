@@ -161,13 +161,18 @@ class PathLife:
             self._handle(moment, name, b.Tick())
             active = split.breakers.active
             due = moment.now - split.looked_at >= LOOK_S
-            if due and active is not None and not self._as_wanted(name, split, active):
+            if due and not self._as_wanted(name, split, active):
                 self._take(moment, name, "it is to carry the stream and does not")
             self._keep(moment, name)
 
-    def _as_wanted(self, name: str, split: _Split, active: str) -> bool:
-        """Whether the active path carries; others run if somebody else has halted the stream."""
+    def _as_wanted(self, name: str, split: _Split, active: str | None) -> bool:
+        """Whether the active path carries; others run if somebody else has halted the stream.
+
+        With none, whether none runs: another launch may have deployed it.
+        """
         there = {record.unit for record in self._units.of_segment(name)}
+        if active is None:
+            return not there
         return active == split.carried and there == set(split.units)
 
     def carried(self, moment: Moment, event: PathCarried) -> None:

@@ -10,6 +10,7 @@ from holdfast.control import commands as c
 from holdfast.control import events as e
 from holdfast.control.codec import state_from_json, state_to_line
 from holdfast.control.coordinator import Coordinator
+from holdfast.control.paths import LOOK_S
 from holdfast.control.view import view
 from holdfast.deployment import UnitId
 from holdfast.health.breaker import BreakerPolicy
@@ -475,3 +476,19 @@ def test_another_launch_forgives_what_no_person_has_opened(world):
     world.launch = "L2"
     world.do(e.LaunchOpened(cause=world.cause(), launch="L2"))
     assert (world.split.active, world.breaker("rules").by_hand) == ("model", True)
+
+
+def test_in_another_launch_nothing_runs_that_a_person_has_opened(world):
+    """Its unit is deployed with the others, and the records may not answer at once."""
+    world.ask("open", "model")
+    world.ask("open", "rules")
+    world.answers = False
+    world.units = (*world.units, UnitId(segment="late"))
+    before, world.coordinator = world.journal, world.made()
+    world.coordinator.replay(None, before)
+    world.launch = "L2"
+    world.do(e.LaunchOpened(cause=world.cause(), launch="L2"))
+    assert world.coordinator.state.unit(SCORE) is not None
+    world.answers = True
+    world.tick(LOOK_S)
+    assert world.coordinator.state.unit(SCORE) is None
