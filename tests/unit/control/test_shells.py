@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from tests.unit.control.world import A
 
 from holdfast.clock import SystemClock
+from holdfast.control import commands as c
+from holdfast.control import events as e
 from holdfast.control.client import ControlClient
 from holdfast.control.coordinator import Coordinator
 from holdfast.control.election import Election, ElectionPolicy
@@ -15,6 +18,7 @@ from holdfast.control.shell.follow import Follower
 from holdfast.control.shell.seat import DeposedError, Seat
 from holdfast.control.shell.server import Shell
 from holdfast.rundir.endpoint import keep_endpoint, read_endpoint, write_endpoint
+from holdfast.streams.paths import Carried
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(60)]
 
@@ -124,3 +128,29 @@ def test_the_newest_leader_keeps_its_address(tmp_path):
         await ended(serving)
 
     asyncio.run(body())
+
+
+def test_what_the_records_say_overtakes_no_command(tmp_path, monkeypatch):
+    """A probe that has to make way for the path that was taken would begin after its end."""
+    place = {"cause": "t", "node": "n0", "split": "other", "path": "model", "probe": 1}
+    taken = c.TakePath(cause="t", split="score", path="rules", reason="")
+    follows = {"tick": [taken, c.StartProbe(**place, share=0.1)], "said": [c.StopProbe(**place)]}
+    sent = []
+    now = Carried(split="score", path="rules", change=1, reason="", units=("score.1#0",))
+    shell = Shell(
+        coordinator=Coordinator(pipeline="p", units=(A,)),
+        seat=SimpleNamespace(term=0),
+        run_dir=tmp_path,
+        launch="L",
+        name="c0",
+        carriers=SimpleNamespace(take=lambda *_, **__: now),
+    )
+    monkeypatch.setattr(
+        shell.coordinator,
+        "handle",
+        lambda event, _: follows["said" if isinstance(event, e.PathCarried) else "tick"],
+    )
+    monkeypatch.setitem(shell.coordinator.state.nodes, "n0", SimpleNamespace(incarnation="i"))
+    monkeypatch.setitem(shell._nodes, "i", SimpleNamespace(send=sent.append))
+    shell.feed(e.Tick(cause="t"))
+    assert [order["command"]["kind"] for order in sent] == ["start_probe", "stop_probe"]

@@ -155,6 +155,8 @@ class Shell:
         self._launchers: set[Peer] = set()
         self._followers: dict[Peer, str] = {}
         self._fences: deque[c.Fence] = deque(maxlen=MAX_FENCES)
+        self._said: deque[e.Event] = deque()
+        """What the records have said, to be handled when all commands are carried out."""
         self._count = 0
         self._done = asyncio.Event()
         self._over = False
@@ -235,6 +237,9 @@ class Shell:
             raise
         for command in decided:
             self._act(command)
+        # Not before: what follows from it would overtake the commands that are left.
+        while self._said:
+            self.feed(self._said.popleft())
 
     def _act(self, command: c.Command) -> None:
         match command:
@@ -274,7 +279,7 @@ class Shell:
         except (OSError, HoldfastError) as error:
             log.warning("%s cannot take %s: %s", command.split, command.path, error)
             return
-        self.feed(
+        self._said.append(
             e.PathCarried(
                 cause=command.cause,
                 split=now.split,
@@ -295,7 +300,7 @@ class Shell:
             log.warning("%s cannot be %s: %s", command.segment, _kept(command.runs), error)
             return
         if units is not None:
-            self.feed(
+            self._said.append(
                 e.PathKept(
                     cause=command.cause,
                     segment=command.segment,
