@@ -64,6 +64,15 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One phase in a Gantt chart."""
+
+    label: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
     """One pair of axes."""
 
@@ -72,6 +81,8 @@ class Panel:
     y_label: str
     lines: tuple[Line, ...] = ()
     boxes: tuple[Box, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    """A row a label, the first on top."""
     log_x: bool = False
     log_y: bool = False
     ticks: tuple[str, ...] = ()

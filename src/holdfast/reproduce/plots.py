@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from holdfast.reproduce.model import Box, Panel, Reproduction
+from holdfast.reproduce.model import Bar, Box, Panel, Reproduction
 
 COLORS = ("#1f6f8b", "#c1553b", "#6a8d3a", "#8a5aa8", "#c79a2b", "#4b4b4b")
 STYLES = ("-", "--", "-.", ":")
@@ -50,6 +50,8 @@ def _panel(axes: Any, panel: Panel) -> None:
         )
     if panel.boxes:
         _boxes(axes, panel.boxes)
+    if panel.bars:
+        _bars(axes, panel.bars)
     if panel.log_x:
         axes.set_xscale("log")
         _where_measured(axes, panel)
@@ -111,6 +113,22 @@ def _boxes(axes: Any, boxes: tuple[Box, ...]) -> None:
         axes.plot([], [], color=COLORS[k], linewidth=6, alpha=0.6, label=label)
     axes.set_xticks(range(len(groups)), groups)
     axes.legend(frameon=False, fontsize=8)
+
+
+def _bars(axes: Any, bars: tuple[Bar, ...]) -> None:
+    rows = list(dict.fromkeys(bar.label for bar in bars))
+    for bar in bars:
+        row = rows.index(bar.label)
+        axes.barh(
+            row,
+            bar.end - bar.start,
+            left=bar.start,
+            height=0.6,
+            color=COLORS[row % len(COLORS)],
+            alpha=0.8,
+        )
+    axes.set_yticks(range(len(rows)), rows)
+    axes.invert_yaxis()
 
 
 def _box(box: Box) -> dict[str, Any]:

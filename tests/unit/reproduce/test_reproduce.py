@@ -17,7 +17,7 @@ from holdfast.reproduce.accuracy import Tasks, jams, top_pages
 from holdfast.reproduce.fastrecover import METHODS
 from holdfast.reproduce.fastrecover_spread import _spread_verdict
 from holdfast.reproduce.ftc import TABLE_III
-from holdfast.reproduce.model import Box, Line, Panel, Reproduction
+from holdfast.reproduce.model import Bar, Box, Line, Panel, Reproduction
 from holdfast.reproduce.page import index, markdown, shown
 from holdfast.reproduce.plots import draw
 from holdfast.reproduce.thesis import CHAIN, GRID, N_FREE, N_GRID, ONE, plan, sample
@@ -296,6 +296,15 @@ def test_logarithmic_axes_have_plain_numbers(tmp_path):
     draw(replace(small(), panels=(times,)), tmp_path / "a.svg")
     said = re.findall(r"<!-- (.*?) -->", (tmp_path / "a.svg").read_text())
     assert said == ["30", "60", "240", "n", "5", "10", "20", "50", "ms", "t", "l"]
+
+
+def test_phases_are_rows_of_a_chart(tmp_path):
+    """Named at the axis, the first on top."""
+    bars = tuple(Bar(label=label, start=k, end=k + 2) for k, label in enumerate(("one", "two")))
+    phases = Panel(title="t", x_label="s", y_label="", bars=bars)
+    draw(replace(small(), panels=(phases,)), tmp_path / "a.svg")
+    said = re.findall(r"<!-- (.*?) -->", (tmp_path / "a.svg").read_text())
+    assert [word for word in said if word.isalpha()] == ["s", "one", "two", "t"]
 
 
 @pytest.mark.parametrize(
