@@ -137,11 +137,11 @@ class Demands:
         out[:, WORK_HIGH] = load.written.high * write.per_byte.high * share
         query = 1.0 - self.threads
         out[:, QUERY] = query
-        # A thread writes a file; what a query takes for that, before any row, are Spark's tasks.
+        # A thread writes a file at once; what a query waits for, before any row, are Spark's tasks.
         out[:, FIXED] = query * (machine.batch_floor.value + write.fixed.value)
         out[:, FIXED_HIGH] = query * (machine.batch_floor.high + write.fixed.high)
         out[:, CPU_RATE] = load.written.value * write.per_byte.value
-        out[:, CPU_BATCH] = load.shards * query * (machine.batch_cpu.value + write.fixed.value)
+        out[:, CPU_BATCH] = load.shards * (query * machine.batch_cpu.value + write.fixed.value)
         return out
 
     @cached_property
