@@ -1,8 +1,10 @@
 package holdfast;
 
+import java.io.IOException;
 import java.lang.reflect.Field;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 
 /**
  * Where each of Hadoop's settings comes from, which nobody here asks for.
@@ -15,8 +17,11 @@ public class Origins {
 
     /** Keep the settings, forget their origins; whether this Hadoop notes them where it used to. */
     public static boolean forget(Configuration settings) {
-        settings.size(); // reads the files, if nobody has yet
         try {
+            // The first look for a file system has all of them add settings, and everything is
+            // read again, origins and all: so it is made now.
+            FileSystem.getFileSystemClass("file", settings);
+            settings.size(); // reads the files, if nobody has yet
             Field noted = Configuration.class.getDeclaredField("updatingResource");
             noted.setAccessible(true);
             ((Map) noted.get(settings)).clear();
@@ -24,6 +29,8 @@ public class Origins {
         } catch (NoSuchFieldException changed) {
             return false;
         } catch (IllegalAccessException refused) {
+            return false;
+        } catch (IOException missing) {
             return false;
         }
     }
