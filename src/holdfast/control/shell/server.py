@@ -156,7 +156,7 @@ class Shell:
         self._followers: dict[Peer, str] = {}
         self._fences: deque[c.Fence] = deque(maxlen=MAX_FENCES)
         self._said: deque[e.Event] = deque()
-        """What the records have said, to be handled when all commands are carried out."""
+        """What the records have said: handled after all commands, or it would overtake some."""
         self._count = 0
         self._done = asyncio.Event()
         self._over = False
@@ -237,7 +237,6 @@ class Shell:
             raise
         for command in decided:
             self._act(command)
-        # Not before: what follows from it would overtake the commands that are left.
         while self._said:
             self.feed(self._said.popleft())
 
