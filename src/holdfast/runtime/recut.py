@@ -35,7 +35,7 @@ from holdfast.runtime.log.wiring import DeploymentWiring, first_change
 from holdfast.storage.identity import new_id
 from holdfast.streams.floors import Floors
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Change
+from holdfast.streams.records import Change, least_known
 
 CATCH_UP = "use the cuts it had until it has caught up, {resets}, or another --run-dir"
 RESET = "use the cuts it had, {resets}, or another --run-dir"
@@ -345,11 +345,10 @@ class Recut:
             return self._at_birth(units)
         epoch = max(common)
         marks = [mine[epoch][1] for mine in ends]
-        known = [mark for mark in marks if mark is not None]
         return _State(
             epoch=epoch,
             units=tuple((unit, mine[epoch][0]) for unit, mine in zip(units, ends, strict=True)),
-            watermark_us=min(known) if known and len(known) == len(marks) else None,
+            watermark_us=least_known(marks),
         )
 
     def _commits(self, unit: str, upto: int | None = None) -> dict[int, tuple[int, int | None]]:

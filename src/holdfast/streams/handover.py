@@ -12,7 +12,7 @@ common. Births follow from these records, so two coordinators cannot give a unit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from holdfast.streams.reading import ProtocolError, Reading, TrimmedError
@@ -26,6 +26,7 @@ from holdfast.streams.records import (
     Seal,
     Turn,
     change_of,
+    least_known,
     stream_of,
 )
 from holdfast.streams.steps import (
@@ -114,9 +115,7 @@ class Handover(Reading):
             watermarks.append(seal.watermark_us)
         if len(ends) != 1:
             raise ProtocolError(f"{unit}: its parents ended at {sorted(ends)}, not at one epoch")
-        known = [item for item in watermarks if item is not None]
-        watermark_us = min(known) if known and len(known) == len(watermarks) else None
-        return Birth(epoch=ends.pop(), parents=tuple(parents), watermark_us=watermark_us)
+        return Birth(epoch=ends.pop(), parents=tuple(parents), watermark_us=least_known(watermarks))
 
     def birth_epoch(self, unit: str) -> Steps[int | None]:
         """The epoch after which a unit begins; None: not known, or it never does.
@@ -148,8 +147,40 @@ class Handover(Reading):
             # Left before it had taken over what was to be its own: that is still where it was.
             born = yield from self.birth(parents[0][0])
             if isinstance(born, Birth) and born.parents:
-                parents = list(born.parents)
-        return Birth(epoch=mine.end, parents=tuple(parents), shared=True)
+                return replace(born, epoch=mine.end, shared=True)
+        marks: dict[int | str, int | None] = {}
+        for parent, batch in parents:
+            # Units of one change that have run nothing were born alike: one of them is asked, or
+            # changes that follow each other quickly would each double the questions.
+            alike = parent if batch >= 0 else change_of(parent)
+            if alike not in marks:
+                marks[alike] = yield from self._left_behind(parent, batch)
+        promised = least_known([*marks.values()])
+        return Birth(epoch=mine.end, parents=tuple(parents), watermark_us=promised, shared=True)
+
+    def find_recorded(self, unit: str, batch: int) -> Steps[Range | None]:
+        """The range of a batch, if it is on record."""
+        item = yield Get(ranges(unit), batch)
+        number = batch
+        if isinstance(item, Turn) or (isinstance(item, Range) and item.turn is not None):
+            # The turn took a number: from there on batch n has range n + 1.
+            number = batch + 1
+            item = yield Get(ranges(unit), number)
+        if not isinstance(item, Range):
+            return None
+        floor = yield from self.floor_now(ranges(unit))
+        return None if number < floor.number else item
+
+    def _left_behind(self, unit: str, batch: int) -> Steps[int | None]:
+        """The watermark of a unit's inputs after a batch; -1: that of its birth."""
+        seal = yield from self.seal_of(unit)
+        if seal is not None and seal.how == "run" and seal.batch == batch:
+            return seal.watermark_us
+        if batch < 0:
+            born = yield from self.birth(unit)
+            return born.watermark_us if isinstance(born, Birth) else None
+        record = yield from self.find_recorded(unit, batch)
+        return None if record is None else record.watermark_us
 
     def has_state(self, unit: str) -> Steps[bool]:
         """Whether a unit has a state of its own: it records a range, or hands over, only then."""

@@ -6,7 +6,7 @@ which a *seal* may take one: so either the batch is there or the end of the unit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -27,6 +27,12 @@ def stream_of(unit: str) -> str:
 def change_of(unit: str) -> int:
     """The change that made a unit."""
     return int(unit.rpartition("#")[0].rpartition(".")[2])
+
+
+def least_known(watermarks: Sequence[int | None]) -> int | None:
+    """The smallest of several watermarks; None: one of them is not known, so none is promised."""
+    known = [item for item in watermarks if item is not None]
+    return min(known) if known and len(known) == len(watermarks) else None
 
 
 MOST_SKIPS = 64

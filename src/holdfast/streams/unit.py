@@ -15,7 +15,15 @@ from typing import Any, Literal, TypeAlias
 
 from holdfast.streams.handover import Birth, Handover, NotYet, Void, closing_into
 from holdfast.streams.reading import ProtocolError, TrimmedError
-from holdfast.streams.records import Range, Seal, Slice, Turn, change_of, stream_of
+from holdfast.streams.records import (
+    Range,
+    Seal,
+    Slice,
+    Turn,
+    change_of,
+    least_known,
+    stream_of,
+)
 from holdfast.streams.steps import Get, Newest, Put, Steps, ranges, slices
 
 
@@ -142,19 +150,6 @@ class UnitSteps(Handover):
                 return number if item.turn is None else number - 1
             if isinstance(item, Turn):
                 return number - 1  # if that one is trimmed, none is on record
-
-    def find_recorded(self, unit: str, batch: int) -> Steps[Range | None]:
-        """The range of a batch, if it is on record."""
-        item = yield Get(ranges(unit), batch)
-        number = batch
-        if isinstance(item, Turn) or (isinstance(item, Range) and item.turn is not None):
-            # The turn took a number: from there on batch n has range n + 1.
-            number = batch + 1
-            item = yield Get(ranges(unit), number)
-        if not isinstance(item, Range):
-            return None
-        floor = yield from self.floor_now(ranges(unit))
-        return None if number < floor.number else item
 
     def recorded(self, unit: str, batch: int) -> Steps[Range]:
         """The range of a batch that has been run, to run it again or to go on from it."""
@@ -314,8 +309,7 @@ class UnitSteps(Handover):
         for stream in inputs:
             items = yield from self.read(stream, after, end)
             found += [item.watermark_us for item in items if item.upto == end]
-        known = [item for item in found if item is not None]
-        return min(known) if known and len(known) == len(found) else None
+        return least_known(found)
 
     def publish(self, item: Slice) -> Steps[Published]:
         """Make a batch visible, or find what was made visible before."""

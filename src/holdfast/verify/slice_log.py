@@ -375,7 +375,11 @@ def _kept(unit: UnitFolder, number: int, record: dict[str, Any]) -> KeptSlice:
 
 
 def _watermarks(run_dir: Path, stream: str, end: int) -> list[int | None]:
-    """The watermarks of all slices of a stream that end at an epoch."""
+    """The watermarks of all slices of a stream that end at an epoch.
+
+    One who carries the stream on with empty state knows none in its first slice: what those before
+    it have promised holds on.
+    """
     found: list[int | None] = []
     for unit in units(run_dir, stream):
         void = closed_at(run_dir, unit)
@@ -385,7 +389,10 @@ def _watermarks(run_dir: Path, stream: str, end: int) -> list[int | None]:
         for path in reversed(unit.slices().values()):
             kind, record = read_any(path)
             if kind == "slice" and record["upto"] == end:
-                found.append(record["watermark_us"])
+                promised = record["watermark_us"]
+                if promised is None and unit.change > 0 and int(path.name) == 0:
+                    promised = _smallest(_watermarks(run_dir, stream, record["after"]))
+                found.append(promised)
             if kind == "slice" and record["upto"] <= end:
                 break
     return found

@@ -1,5 +1,6 @@
 """Splits that take another path, on the records of a run directory."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -38,9 +39,9 @@ def log(tmp_path):
     return made
 
 
-def published(log, unit, number, *, after, upto):
+def published(log, unit, number, *, after, upto, watermark_us=None):
     """A batch: its range, then its slice."""
-    record = Range(unit=unit, number=number, after=after, upto=upto)
+    record = Range(unit=unit, number=number, after=after, upto=upto, watermark_us=watermark_us)
     log.records.execute(Put(ranges(unit), number, record))
     return log.publish(Slice(unit=unit, number=number, after=after, upto=upto))
 
@@ -121,3 +122,36 @@ def test_paths_that_share_state_go_on_with_that_of_the_last_batch_published(log)
     take(log, shared, "model", reason="test")
     take(log, shared, "rules", reason="test")
     assert birth(log, "score.3#0") == Birth(epoch=5, parents=(("score.0#0", 1),), shared=True)
+
+
+def test_paths_that_share_state_know_its_watermark(log):
+    """That of the last batch published: their first slice promises what was promised before."""
+    shared = replace(SPLIT, stateful=True, shared_state=True)
+    published(log, "score.0#0", 0, after=-1, upto=3, watermark_us=30)
+    published(log, "score.0#0", 1, after=3, upto=5, watermark_us=50)
+    take(log, shared, "rules", reason="test")
+    assert birth(log, "score.1#0").watermark_us == 50
+    # Whoever was left before it had run anything knew it as well.
+    take(log, shared, "model", reason="test")
+    assert birth(log, "score.2#0").watermark_us == 50
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_births_of_paths_left_in_quick_succession_stay_cheap(log, shards):
+    """Each switch before any path has run adds as many questions as the one before, not twice."""
+
+    def asked_after(switches):
+        """How many operations the birth of the newest unit takes."""
+        shared = replace(SPLIT, stateful=True, shared_state=True, shards=shards)
+        for number in range(switches):
+            take(log, shared, ("rules", "model")[number % 2], reason="test")
+        newest = carried(log, shared).change
+        steps, count, answer = log.steps().birth(f"score.{newest}#0"), 0, None
+        with contextlib.suppress(StopIteration):
+            while True:
+                answer = log.records.execute(steps.send(answer))
+                count += 1
+        return count
+
+    first, second, third = (asked_after(8) for _ in range(3))
+    assert third - second <= 2 * (second - first)

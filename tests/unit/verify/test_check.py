@@ -333,6 +333,22 @@ def test_shards_that_are_ahead_may_have_given_out_more(tmp_path):
     assert not verify(tmp_path, claims(pipeline)).ok
 
 
+def test_what_was_promised_holds_when_others_carry_a_stream_on(tmp_path):
+    """The first slice of one that begins with empty state knows no watermark: nothing is undone."""
+    pipeline = write_run(tmp_path, "window")
+    _, before = sink_finding(tmp_path, pipeline)
+    last = EPOCHS - 1
+    closing_of = {"stream": "sum", "number": 0, "end": last - 1, "next": 1}
+    write_record(tmp_path / "streams" / "sum" / "closings" / "0000000000", "closing", closing_of)
+    seal = {"unit": "sum.0#0", "number": last, "change": 1, "how": "halt"}
+    write_record(tmp_path / "units" / "sum.0#0" / "slices" / f"{last:010d}", "seal", seal)
+    write_slice(tmp_path, "sum", last, [], change=1, first=last)
+    write_part(tmp_path, last, [])
+    verdict, found = sink_finding(tmp_path, pipeline)
+    assert verdict.ok
+    assert 0 < found.difference.compared <= before.difference.compared
+
+
 def test_what_a_cut_left_behind_is_void(tmp_path):
     """Slices beyond the end at which a stream was closed do not count as its input."""
     from holdfast.verify.slice_log import kept_slices

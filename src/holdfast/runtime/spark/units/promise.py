@@ -29,6 +29,7 @@ from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 from holdfast.streams.handover import Birth
 from holdfast.streams.reading import TrimmedError
+from holdfast.streams.records import least_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +94,7 @@ def promised_before(log: SliceLog, unit: str, number: int) -> int | None:
     parents = born.parents if isinstance(born, Birth) else ()
     # A parent that was born and made nothing has promised what its own parents have.
     found = [promised_before(log, parent, batch + 1) for parent, batch in parents]
-    known = [item for item in found if item is not None]
-    return min(known) if known and len(known) == len(found) else None
+    return least_known(found)
 
 
 def oldest_us(folder: Storage, files: Iterable[SliceFile], column: str) -> int | None:
