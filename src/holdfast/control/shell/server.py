@@ -33,7 +33,7 @@ from holdfast.control.shell.lines import to_line
 from holdfast.control.shell.peers import Peer, receive, receive_line
 from holdfast.control.shell.requests import handover_asked, path_asked
 from holdfast.control.shell.seat import Seat
-from holdfast.control.shell.shown import SHOW_SHARE, Shown
+from holdfast.control.shell.shown import Shown
 from holdfast.control.shell.wire import MAX_LINE
 from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
@@ -345,20 +345,10 @@ class Shell:
     async def _talk_to_control(self, reader: asyncio.StreamReader, peer: Peer) -> None:
         while True:
             request = await receive(reader)
-            if request.get("op") == "subscribe":
-                await self._stream(peer, float(request.get("every_s", 0.5)))
-                return
             if request.get("op") == "status":
                 peer.send_line(self._status())
             else:
                 peer.send(self._answer(request))
-
-    async def _stream(self, peer: Peer, every_s: float) -> None:
-        while not self._done.is_set() and not peer.closed:
-            peer.send_line(self._status())
-            pause = max(TICK_S, every_s, SHOW_SHARE * self._shown.cost_s)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._done.wait(), pause)
 
     def _status(self) -> bytes:
         followers = tuple(sorted(self._followers.values()))

@@ -22,8 +22,7 @@ class Shown:
     def __init__(self) -> None:
         self._line: bytes | None = None
         self._made_at = 0.0
-        self.cost_s = 0.0
-        """How long the last one took to make."""
+        self._cost_s = 0.0
 
     def forget(self) -> None:
         """There is news."""
@@ -31,10 +30,10 @@ class Shown:
 
     def line(self, coordinator: Coordinator, now: float, followers: tuple[str, ...]) -> bytes:
         """The answer to a request for the status."""
-        if self._line is None or now - self._made_at > SHOW_SHARE * self.cost_s:
+        if self._line is None or now - self._made_at > SHOW_SHARE * self._cost_s:
             start = time.perf_counter()
             shown = view(coordinator, now, followers=followers)
             self._line = to_line({"ok": True, "result": shown.to_json()}) + b"\n"
             self._made_at = now
-            self.cost_s = time.perf_counter() - start
+            self._cost_s = time.perf_counter() - start
         return self._line
