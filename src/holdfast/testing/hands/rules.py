@@ -238,17 +238,9 @@ class OwnChangesOnly(Floors):
 class ClosedByOne(Floors):
     """A closing is put by the coordinator that decided the halt, and by nobody else."""
 
-    def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
-        known = yield from self.find_closing(stream, base.number)
-        if known is not None:
-            return known
-        seals = yield from self._last_seals(stream, base)
-        if seals is None:
-            return None
-        following = yield from self.change(stream, max(seal.change for seal in seals))
-        if following.writer != self.writer:
-            return None
-        return (yield from super().closing(stream, base))
+    def _goes_on_with(self, stream: str, base: Change, named: int) -> Steps[Change | None]:
+        following = yield from super()._goes_on_with(stream, base, named)
+        return following if following and following.writer == self.writer else None
 
 
 class OwnRangeCounts(Floors):
