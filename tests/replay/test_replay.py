@@ -2,16 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from tests.replay.histories import COMMAND, EVENT, HISTORIES, POLICY, restarted
+from tests.replay.histories import COMMAND, EVENT, HISTORIES, made_of, restarted
 
 from holdfast.control import codec
 from holdfast.control import commands as c
 from holdfast.control.coordinator import Coordinator
+from holdfast.control.facts import Fact
 from holdfast.control.invariants import validate
 from holdfast.control.shell.journal import read
-from holdfast.deployment import UnitId
 
 pytestmark = pytest.mark.unit
 
@@ -25,20 +26,23 @@ def test_every_history_is_stored():
     assert sorted(path.stem for path in HERE.glob("*.journal")) == NAMES
 
 
+def test_every_kind_of_fact_is_in_a_history():
+    """But for those that only tell people something."""
+    facts = [fact for path in HERE.glob("*.journal") for fact in read(path).facts]
+    kinds = {kind.__dataclass_fields__["kind"].default for kind in get_args(Fact)}
+    assert kinds - {fact.kind for fact in facts} == {"launch_trouble", "scaling_noted"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_events_give_the_same_commands(name):
     """Told what was told then, the coordinator decides as it did then, step by step."""
     head, *story = [json.loads(line) for line in (HERE / f"{name}.jsonl").read_text().splitlines()]
-    coordinator = Coordinator(
-        pipeline="p",
-        units=tuple(UnitId.parse(unit) for unit in head["units"]),
-        policy=POLICY.validate_python(head["policy"]),
-    )
+    coordinator = made_of(head)
     facts = []
     for index, step in enumerate(story):
         event = EVENT.validate_python(step["event"])
         if event.kind == "launch_opened" and index:
-            coordinator = restarted(coordinator, facts)
+            coordinator = restarted(facts, head)
         got = coordinator.handle(event, step["now"])
         validate(coordinator)
         assert [COMMAND.dump_python(x, mode="json") for x in got] == step["commands"], index

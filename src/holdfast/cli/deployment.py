@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -26,12 +27,10 @@ __all__ = [
     "Snapshot",
     "absolute_app",
     "make_deployment",
+    "make_places",
     "parse_batches",
     "parse_nodes",
     "parse_shards",
-    "plan_nodes",
-    "plan_spares",
-    "plan_together",
     "planned_order",
     "require_apart",
 ]
@@ -178,7 +177,42 @@ def require_apart(deployment: Deployment, *, nodes: int, domains: int) -> None:
         )
 
 
-def plan_spares(plan: Plan | None, spares: int | None) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where units run: as asked for, else as planned, else as is usual."""
+
+    plan: Plan | None
+    nodes: int
+    spares: int
+
+    def together(self, deployment: Deployment) -> tuple[tuple[str, ...], ...]:
+        """Units that the plan puts on one node; none if it was made for another number of nodes."""
+        from holdfast.plan import JointPlan
+
+        plan = self.plan
+        if not isinstance(plan, JointPlan) or len(plan.nodes) != self.nodes or self.nodes == 1:
+            return ()
+        home = {name: number for number, node in enumerate(plan.nodes) for name in node.segments}
+        groups: dict[int, list[str]] = {}
+        for segment in deployment.segments:
+            # What only delivers goes with what it reads.
+            name = (
+                deployment.producer(segment.inputs[0]).name if not segment.outputs else segment.name
+            )
+            if name in home:
+                units = groups.setdefault(home[name], [])
+                units += [str(unit) for unit in deployment.units() if unit.segment == segment.name]
+        return tuple(tuple(units) for units in groups.values())
+
+
+def make_places(
+    plan: Plan | None, *, nodes: int | None, spares: int | None, otherwise: int = 1
+) -> Places:
+    """Nodes besides spares, `otherwise` so many, and warm spares."""
+    return Places(plan=plan, nodes=_nodes(plan, nodes, otherwise), spares=_spares(plan, spares))
+
+
+def _spares(plan: Plan | None, spares: int | None) -> int:
     """Warm spares: as asked for, as planned, or one."""
     from holdfast.plan import JointPlan
 
@@ -188,7 +222,7 @@ def plan_spares(plan: Plan | None, spares: int | None) -> int:
     return 1 if planned is None else planned
 
 
-def plan_nodes(plan: Plan | None, nodes: int | None, otherwise: int = 1) -> int:
+def _nodes(plan: Plan | None, nodes: int | None, otherwise: int) -> int:
     """Nodes besides spares: as asked for, as planned, or as many as are usual.
 
     Followers need a second one: a plan says what shares a node, and they share none.
@@ -200,25 +234,6 @@ def plan_nodes(plan: Plan | None, nodes: int | None, otherwise: int = 1) -> int:
     planned = len(plan.nodes) if isinstance(plan, JointPlan) else 0
     hot = isinstance(plan, JointPlan | ReplicationPlan) and plan.replicas
     return max(2 if hot else 1, planned or otherwise)
-
-
-def plan_together(
-    plan: Plan | None, deployment: Deployment, nodes: int
-) -> tuple[tuple[str, ...], ...]:
-    """Units that the plan puts on one node; none if it was made for another number of nodes."""
-    from holdfast.plan import JointPlan
-
-    if not isinstance(plan, JointPlan) or len(plan.nodes) != nodes or nodes == 1:
-        return ()
-    home = {name: number for number, node in enumerate(plan.nodes) for name in node.segments}
-    groups: dict[int, list[str]] = {}
-    for segment in deployment.segments:
-        # What only delivers goes with what it reads.
-        name = deployment.producer(segment.inputs[0]).name if not segment.outputs else segment.name
-        if name in home:
-            units = groups.setdefault(home[name], [])
-            units += [str(unit) for unit in deployment.units() if unit.segment == segment.name]
-    return tuple(tuple(units) for units in groups.values())
 
 
 def parse_nodes(text: str | None) -> int | None:

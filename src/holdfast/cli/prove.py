@@ -14,9 +14,7 @@ import typer
 from holdfast.cli.deployment import (
     absolute_app,
     make_deployment,
-    plan_nodes,
-    plan_spares,
-    plan_together,
+    make_places,
     planned_order,
     require_apart,
 )
@@ -132,16 +130,16 @@ def made_proving(
     from holdfast.quantities import parse_time
 
     deployment = make_deployment(pipeline, plan=plan)
-    count = plan_nodes(plan, nodes, otherwise=2)
+    places = make_places(plan, nodes=nodes, spares=spares, otherwise=2)
     proving = Proving(
         app=app,
         pipeline=pipeline,
         deployment=deployment,
         plan=plan,
         faults=faults,
-        nodes=count,
-        together=plan_together(plan, deployment, count),
-        spares=plan_spares(plan, spares),
+        nodes=places.nodes,
+        together=places.together(deployment),
+        spares=places.spares,
         seed=seed,
         max_recovery=None
         if max_recovery is None
@@ -149,7 +147,7 @@ def made_proving(
         tentative=tentative(tentative_after or NEVER, pipeline, deployment, plan),
         recovery_order=planned_order(pipeline, deployment, "inc"),
     )
-    require_apart(deployment, nodes=count, domains=proving.domains)
+    require_apart(deployment, nodes=places.nodes, domains=proving.domains)
     return proving
 
 

@@ -20,9 +20,7 @@ from holdfast.cli.deployment import (
     Snapshot,
     absolute_app,
     make_deployment,
-    plan_nodes,
-    plan_spares,
-    plan_together,
+    make_places,
     planned_order,
     require_apart,
 )
@@ -153,14 +151,14 @@ def run(
         snapshot=snapshot,
         replicate=replicate or (),
     )
-    count = plan_nodes(planned, nodes)
-    require_apart(deployment, nodes=count, domains=domains)
+    places = make_places(planned, nodes=nodes, spares=spares)
+    require_apart(deployment, nodes=places.nodes, domains=domains)
 
     def spec_of(deployment: Deployment) -> RunSpec:
-        together = plan_together(planned, deployment, count)
+        together = places.together(deployment)
         order = planned_order(pipeline, deployment, recovery_order)
         policy = replace(
-            _policy(deployment, count, max_units, together, order),
+            _policy(deployment, places.nodes, max_units, together, order),
             tentative=tentative_results.tentative(tentative_after, pipeline, deployment, planned),
         )
         policy = with_paths(policy, deployment, breaker or ())
@@ -176,8 +174,8 @@ def run(
     if host == "spark":
         sound_pipeline(app, note, made=pipeline)
     launch = LaunchSettings(
-        nodes=count + own_nodes(deployment),
-        spares=plan_spares(planned, spares),
+        nodes=places.nodes + own_nodes(deployment),
+        spares=places.spares,
         domains=domains,
         coordinators=coordinators,
     )

@@ -1,8 +1,7 @@
-"""Talk to a running coordinator: status, kill, retry, paths, stop, a stream of views."""
+"""Talk to a running coordinator: status, kill, retry, paths, stop."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -77,16 +76,6 @@ class ControlClient:
     def stop(self) -> None:
         """Begin to stop the run; it goes on while this returns."""
         self._ask(op="stop")
-
-    def subscribe(self, every_s: float = 0.5) -> Iterator[RunView]:
-        """Views, until the coordinator ends."""
-        self._line.send({"op": "subscribe", "every_s": every_s})
-        while True:
-            try:
-                answer = self._line.receive()
-            except ConnectionLostError:
-                return
-            yield RunView.from_json(answer["result"])
 
     def _ask(self, **request: Any) -> Any:
         self._line.send(request)

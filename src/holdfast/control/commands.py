@@ -20,11 +20,19 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartUnit:
+class _Act:
+    """What all others say."""
+
+    kind: str
+    cause: str
+    """Of the event that it follows from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUnit(_Act):
     """Run a generation of a unit. Repeating the command has no further effect."""
 
     kind: Literal["start_unit"] = "start_unit"
-    cause: str
     node: str
     unit: Unit
     generation: int
@@ -35,25 +43,23 @@ class StartUnit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopUnit:
+class StopUnit(_Act):
     """Stop this generation of a unit, and no other."""
 
     kind: Literal["stop_unit"] = "stop_unit"
-    cause: str
     node: str
     unit: Unit
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakePath:
+class TakePath(_Act):
     """See that a path carries a split's stream, on the records; answered by `PathCarried`.
 
     Repeating the command has no further effect.
     """
 
     kind: Literal["take_path"] = "take_path"
-    cause: str
     split: str
     path: str
     """Empty: leave it as it is, and only say how it is."""
@@ -61,7 +67,7 @@ class TakePath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepPath:
+class KeepPath(_Act):
     """See that a hot path runs along, or that it is shut down, on the records; answered by
     `PathKept`.
 
@@ -69,7 +75,6 @@ class KeepPath:
     """
 
     kind: Literal["keep_path"] = "keep_path"
-    cause: str
     segment: str
     """The one that is the path."""
     runs: bool
@@ -77,11 +82,10 @@ class KeepPath:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartProbe:
+class StartProbe(_Act):
     """Run a path on a share of its input for nobody to read; heartbeats say how it does."""
 
     kind: Literal["start_probe"] = "start_probe"
-    cause: str
     node: str
     split: str
     path: str
@@ -90,11 +94,10 @@ class StartProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopProbe:
+class StopProbe(_Act):
     """End a probe, or forget one that has ended."""
 
     kind: Literal["stop_probe"] = "stop_probe"
-    cause: str
     node: str
     split: str
     path: str
@@ -102,34 +105,31 @@ class StopProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dismiss:
+class Dismiss(_Act):
     """Ask a node process to stop its units and exit."""
 
     kind: Literal["dismiss"] = "dismiss"
-    cause: str
     node: str
     incarnation: str
     reason: Literal["stop", "fenced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class Fence(_Act):
     """Ask the launcher to kill a node's processes. Nothing waits for it: safety rests on records,
     this only frees memory and processor time.
     """
 
     kind: Literal["fence"] = "fence"
-    cause: str
     node: str
     pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PutFork:
+class PutFork(_Act):
     """Put a fork on record, for its units to find. Repeating the command has no further effect."""
 
     kind: Literal["put_fork"] = "put_fork"
-    cause: str
     fork: int
     units: tuple[Unit, ...]
     silent: tuple[Unit, ...]
@@ -138,21 +138,19 @@ class PutFork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndFork:
+class EndFork(_Act):
     """Put the end of a fork on record. Repeating the command has no further effect."""
 
     kind: Literal["end_fork"] = "end_fork"
-    cause: str
     fork: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finish:
+class Finish(_Act):
     """All nodes are gone and the run was to end: exit."""
 
     kind: Literal["finish"] = "finish"
-    cause: str
 
 
 Command: TypeAlias = (

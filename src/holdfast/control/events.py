@@ -91,11 +91,18 @@ class ProbeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOpened:
+class _Event:
+    """What all of them say."""
+
+    kind: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOpened(_Event):
     """A coordinator leads in this launch; nodes of earlier launches cannot come back."""
 
     kind: Literal["launch_opened"] = "launch_opened"
-    cause: str
     launch: str
     term: int = -1
     """Of the coordinator; -1: it leads without terms, as in tests of the machine alone."""
@@ -104,11 +111,10 @@ class LaunchOpened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeHello:
+class NodeHello(_Event):
     """A node connected: for the first time, or again with units running."""
 
     kind: Literal["node_hello"] = "node_hello"
-    cause: str
     node: str
     incarnation: str
     """Names the process: drawn anew whenever a node program starts."""
@@ -120,11 +126,10 @@ class NodeHello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(_Event):
     """A node is alive, with the state of each of its units."""
 
     kind: Literal["heartbeat"] = "heartbeat"
-    cause: str
     node: str
     incarnation: str
     ready: bool = True
@@ -136,21 +141,19 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDisconnected:
+class NodeDisconnected(_Event):
     """The connection to a node broke."""
 
     kind: Literal["node_disconnected"] = "node_disconnected"
-    cause: str
     node: str
     incarnation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeExited:
+class NodeExited(_Event):
     """The launcher saw the process of a node end."""
 
     kind: Literal["node_exited"] = "node_exited"
-    cause: str
     node: str
     pid: int
     retired: bool = False
@@ -158,45 +161,41 @@ class NodeExited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LauncherTroubled:
+class LauncherTroubled(_Event):
     """The launcher cannot start processes as it should, or can again."""
 
     kind: Literal["launcher_troubled"] = "launcher_troubled"
-    cause: str
     trouble: str
     """One line; empty: it is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingSaid:
+class ScalingSaid(_Event):
     """The autoscaler says what it decided, cannot do or failed at."""
 
     kind: Literal["scaling_said"] = "scaling_said"
-    cause: str
     text: str
     """One line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KillRequested:
+class KillRequested(_Event):
     """Someone asks for a node to be killed."""
 
     kind: Literal["kill_requested"] = "kill_requested"
-    cause: str
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryRequested:
+class RetryRequested(_Event):
     """Someone asks for a held unit to be tried again with a fresh budget."""
 
     kind: Literal["retry_requested"] = "retry_requested"
-    cause: str
     unit: Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverRequested:
+class HandoverRequested(_Event):
     """A change of who carries a stream is on record: its children are to be started.
 
     They wait until their parents have handed over. Nothing depends on this but how soon: whoever
@@ -204,7 +203,6 @@ class HandoverRequested:
     """
 
     kind: Literal["handover_requested"] = "handover_requested"
-    cause: str
     stream: str
     change: int
     parents: tuple[Unit, ...]
@@ -215,11 +213,10 @@ class HandoverRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathCarried:
+class PathCarried(_Event):
     """The answer to `TakePath`: which path carries a split's stream, as the records say."""
 
     kind: Literal["path_carried"] = "path_carried"
-    cause: str
     split: str
     path: str
     change: int
@@ -228,11 +225,10 @@ class PathCarried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathKept:
+class PathKept(_Event):
     """The answer to `KeepPath`: who runs a hot path, as the records say."""
 
     kind: Literal["path_kept"] = "path_kept"
-    cause: str
     segment: str
     runs: bool
     units: tuple[Unit, ...]
@@ -240,11 +236,10 @@ class PathKept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathAsked:
+class PathAsked(_Event):
     """Someone asks for a path to be left alone, to be trusted again, or to be preferred."""
 
     kind: Literal["path_asked"] = "path_asked"
-    cause: str
     what: Literal["open", "close", "prefer"]
     split: str
     path: str
@@ -252,19 +247,17 @@ class PathAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(_Event):
     """Someone asks for the run to end."""
 
     kind: Literal["stop_requested"] = "stop_requested"
-    cause: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(_Event):
     """Time has passed."""
 
     kind: Literal["tick"] = "tick"
-    cause: str
 
 
 Event: TypeAlias = (

@@ -36,43 +36,45 @@ PlaceReason = Literal["first start", "recovery", "retry", "resume"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class _Fact:
+    """What all of them say."""
+
+    kind: str
+    at: float
+    cause: str
+    """Of the event that it follows from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened(_Fact):
     """A launch of the run began."""
 
     kind: Literal["opened"] = "opened"
-    at: float
-    cause: str
     launch: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TermBegan:
+class TermBegan(_Fact):
     """Another coordinator process leads from now on."""
 
     kind: Literal["term_began"] = "term_began"
-    at: float
-    cause: str
     term: int
     coordinator: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class Deployed(_Fact):
     """These units are to run, upstream first; generations of units known before go on."""
 
     kind: Literal["deployed"] = "deployed"
-    at: float
-    cause: str
     units: tuple[Unit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeJoined:
+class NodeJoined(_Fact):
     """A node may be given units."""
 
     kind: Literal["node_joined"] = "node_joined"
-    at: float
-    cause: str
     node: str
     incarnation: str
     launch: str
@@ -82,12 +84,10 @@ class NodeJoined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLost:
+class NodeLost(_Fact):
     """A node is given up for good: this incarnation never gets a unit again."""
 
     kind: Literal["node_lost"] = "node_lost"
-    at: float
-    cause: str
     node: str
     incarnation: str
     reason: LossReason
@@ -95,45 +95,37 @@ class NodeLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DomainLost:
+class DomainLost(_Fact):
     """The last of several nodes of one failure domain is lost."""
 
     kind: Literal["domain_lost"] = "domain_lost"
-    at: float
-    cause: str
     domain: str
     nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchTrouble:
+class LaunchTrouble(_Fact):
     """Processes cannot be started as they should."""
 
     kind: Literal["launch_trouble"] = "launch_trouble"
-    at: float
-    cause: str
     trouble: str
     """One line; empty: it is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingNoted:
+class ScalingNoted(_Fact):
     """What the autoscaler decided, could not do or failed at; it changes nothing by itself."""
 
     kind: Literal["scaling_noted"] = "scaling_noted"
-    at: float
-    cause: str
     text: str
     """One line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitPlaced:
+class UnitPlaced(_Fact):
     """A new generation of a unit belongs to a node."""
 
     kind: Literal["unit_placed"] = "unit_placed"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     node: str
@@ -142,23 +134,19 @@ class UnitPlaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitRunning:
+class UnitRunning(_Fact):
     """A generation was seen to run."""
 
     kind: Literal["unit_running"] = "unit_running"
-    at: float
-    cause: str
     unit: Unit
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitDown:
+class UnitDown(_Fact):
     """A generation ended against our will."""
 
     kind: Literal["unit_down"] = "unit_down"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     node: str
@@ -171,22 +159,18 @@ class UnitDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitWaiting:
+class UnitWaiting(_Fact):
     """No node has room for a unit that needs one."""
 
     kind: Literal["unit_waiting"] = "unit_waiting"
-    at: float
-    cause: str
     unit: Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitHeld:
+class UnitHeld(_Fact):
     """A unit has used up its budget: it stays down until someone asks for a retry."""
 
     kind: Literal["unit_held"] = "unit_held"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     failures: int
@@ -195,32 +179,26 @@ class UnitHeld:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitReleased:
+class UnitReleased(_Fact):
     """A held unit may be placed again, with a fresh budget."""
 
     kind: Literal["unit_released"] = "unit_released"
-    at: float
-    cause: str
     unit: Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitParked:
+class UnitParked(_Fact):
     """A unit was taken off its node because the run ends."""
 
     kind: Literal["unit_parked"] = "unit_parked"
-    at: float
-    cause: str
     unit: Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandoverBegan:
+class HandoverBegan(_Fact):
     """Other units are to carry a stream on: they are started before their parents end."""
 
     kind: Literal["handover_began"] = "handover_began"
-    at: float
-    cause: str
     stream: str
     change: int
     parents: tuple[Unit, ...]
@@ -231,27 +209,23 @@ class HandoverBegan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitEnded:
+class UnitEnded(_Fact):
     """A unit has handed over what it carried: it never runs again, its heirs do."""
 
     kind: Literal["unit_ended"] = "unit_ended"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     heirs: tuple[Unit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnitPromoted:
+class UnitPromoted(_Fact):
     """A replica leads from now on: it has published a slice that its leader did not.
 
     It did so by itself; this only tells.
     """
 
     kind: Literal["unit_promoted"] = "unit_promoted"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     node: str
@@ -260,12 +234,10 @@ class UnitPromoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryBegan:
+class RecoveryBegan(_Fact):
     """A failure was detected: phases `failed` and `detected`."""
 
     kind: Literal["recovery_began"] = "recovery_began"
-    at: float
-    cause: str
     recovery: int
     unit: Unit
     reason: DownReason
@@ -278,12 +250,10 @@ class RecoveryBegan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryRestored:
+class RecoveryRestored(_Fact):
     """The new generation runs: phase `restored`."""
 
     kind: Literal["recovery_restored"] = "recovery_restored"
-    at: float
-    cause: str
     recovery: int
     unit: Unit
     generation: int
@@ -294,58 +264,48 @@ class RecoveryRestored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryCaughtUp:
+class RecoveryCaughtUp(_Fact):
     """Progress has passed the point of failure: phase `caught up`."""
 
     kind: Literal["recovery_caught_up"] = "recovery_caught_up"
-    at: float
-    cause: str
     recovery: int
     unit: Unit
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitOpened:
+class SplitOpened(_Fact):
     """The breakers of a split as a coordinator begins with them, if not as they were before."""
 
     kind: Literal["split_opened"] = "split_opened"
-    at: float
-    cause: str
     split: str
     state: SplitState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerChanged:
+class BreakerChanged(_Fact):
     """A path's breaker has opened, closed, begun or ended a probe, or given up."""
 
     kind: Literal["breaker_changed"] = "breaker_changed"
-    at: float
-    cause: str
     split: str
     breaker: Breaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathPreferred:
+class PathPreferred(_Fact):
     """A person wants a path to be active whenever it may."""
 
     kind: Literal["path_preferred"] = "path_preferred"
-    at: float
-    cause: str
     split: str
     path: str
     """Empty: by order again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathTaken:
+class PathTaken(_Fact):
     """Another path is to carry a split's stream."""
 
     kind: Literal["path_taken"] = "path_taken"
-    at: float
-    cause: str
     split: str
     path: str
     """Empty: none may, and the input waits in the log."""
@@ -355,32 +315,26 @@ class PathTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathLeft:
+class PathLeft(_Fact):
     """Units of a path that carries its split's stream no more: they do not run from now on."""
 
     kind: Literal["path_left"] = "path_left"
-    at: float
-    cause: str
     split: str
     units: tuple[Unit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopBegan:
+class StopBegan(_Fact):
     """The run is to end."""
 
     kind: Literal["stop_began"] = "stop_began"
-    at: float
-    cause: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkBegan:
+class ForkBegan(_Fact):
     """Units go on without an input that is gone, beside the exact ones that wait for it."""
 
     kind: Literal["fork_began"] = "fork_began"
-    at: float
-    cause: str
     fork: int
     units: tuple[Unit, ...]
     """Of the fork, upstream first."""
@@ -392,12 +346,10 @@ class ForkBegan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkPlaced:
+class ForkPlaced(_Fact):
     """A generation of a fork's unit belongs to the node of its exact unit."""
 
     kind: Literal["fork_placed"] = "fork_placed"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     node: str
@@ -405,23 +357,19 @@ class ForkPlaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkRunning:
+class ForkRunning(_Fact):
     """A generation of a fork's unit was seen to run."""
 
     kind: Literal["fork_running"] = "fork_running"
-    at: float
-    cause: str
     unit: Unit
     generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkDown:
+class ForkDown(_Fact):
     """A generation of a fork's unit ended, and the fork has not."""
 
     kind: Literal["fork_down"] = "fork_down"
-    at: float
-    cause: str
     unit: Unit
     generation: int
     failed: bool
@@ -430,12 +378,10 @@ class ForkDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkEnded:
+class ForkEnded(_Fact):
     """A fork is over: what it delivered is replaced as exact results come."""
 
     kind: Literal["fork_ended"] = "fork_ended"
-    at: float
-    cause: str
     fork: int
     reason: str
     hopeless: bool = False

@@ -39,6 +39,7 @@ from holdfast.control.facts import (
     SplitOpened,
 )
 from holdfast.control.hot import HotLife, HotPaths
+from holdfast.control.lingering import FORGET_S, LeftUnits
 from holdfast.control.outlet import Moment, Outlet
 from holdfast.control.probing import Places, ProbeLife
 from holdfast.control.state.path_state import PathState
@@ -51,11 +52,6 @@ from holdfast.health.policy import Policy
 
 LOOK_S = 2.0
 """How often the records are asked again while another path carries than is to."""
-LINGER_S = 10.0
-"""How long a unit of a path that was left may take to end before its node is killed."""
-FORGET_S = 120.0
-"""How long it is remembered that a unit was left."""
-
 Splits = Mapping[str, Mapping[str, str]]
 """Split to its paths in their order, each with a fingerprint of what it does."""
 
@@ -89,14 +85,6 @@ class _Split:
     looked_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Left:
-    """A unit that is not to run any more, and was told to end."""
-
-    at: float
-    node: str
-
-
 class PathLife:
     """Sees splits, their units and what these report; decides which path carries each."""
 
@@ -128,7 +116,7 @@ class PathLife:
         self._probes = ProbeLife(places=loads, out=out)
         self._errors: dict[str, int] = {}
         """Exceptions ever, by split and path."""
-        self._left: dict[tuple[str, int], _Left] = {}
+        self._left = LeftUnits()
         """When generations of units were left that have not ended yet."""
 
     def begin(self, moment: Moment, *, anew: bool) -> None:
@@ -154,8 +142,7 @@ class PathLife:
         """Time has passed: probes may be due, and what was asked for may not have happened."""
         for of, ended in self._probes.lost():
             self._handle(moment, of, ended)
-        for key in [key for key, one in self._left.items() if moment.now - one.at > FORGET_S]:
-            del self._left[key]  # it has ended without another word
+        self._left.forget(moment.now - FORGET_S)
         self._hot.forget(moment.now - FORGET_S)
         for name, split in self._splits.items():
             self._handle(moment, name, b.Tick())
@@ -238,14 +225,11 @@ class PathLife:
     @property
     def restless(self) -> frozenset[str]:
         """Nodes on which a unit that was left may not have ended yet: it may hang, or leak."""
-        return frozenset(one.node for one in self._left.values())
+        return self._left.nodes
 
     def heard(self, moment: Moment, event: Heartbeat) -> None:
         """A live node has told how its units and its processes do."""
-        there = {(str(told.unit), told.generation) for told in event.reports}
-        for key in [key for key, one in self._left.items() if one.node == event.node]:
-            if key not in there:
-                del self._left[key]
+        self._left.heard(event.node, event.reports)
         for told in event.reports:
             self._note_lingering(moment, event.node, told)
             place = self._place(told.unit)
@@ -320,9 +304,7 @@ class PathLife:
     def lingering(self, moment: Moment, node: str, reports: tuple[UnitReport, ...]) -> str | None:
         """Why a node is to be killed: a unit of a path that was left does not end there."""
         for told in reports:
-            left = self._left.get((str(told.unit), told.generation))
-            if left is not None and moment.now - left.at >= LINGER_S:
-                del self._left[str(told.unit), told.generation]
+            if self._left.lingers(told, moment.now):
                 return f"{told.unit} on {node} does not end though its path was left"
             if self._hot.keeps_failing(told, moment.now):
                 return f"{told.unit} on {node} is a hot path that keeps failing"
@@ -388,12 +370,11 @@ class PathLife:
             self._handle(moment, place[0], ended)
 
     def _note_lingering(self, moment: Moment, node: str, told: UnitReport) -> None:
-        key = (str(told.unit), told.generation)
         if told.state not in ("starting", "running"):
-            self._left.pop(key, None)
+            self._left.ended(told)
         elif told.unit.segment in self._splits and not self._is_placed(told, node):
             # A leader before this one has left it.
-            self._left.setdefault(key, _Left(at=moment.now, node=node))
+            self._left.found(told, node, moment.now)
 
     def _fail(
         self, moment: Moment, place: tuple[str, str], why: str, *, given_up: bool = False
@@ -476,8 +457,7 @@ class PathLife:
         for record in left:
             self._signs.gone(record.unit)
             if record.node is not None:
-                left_at = _Left(at=moment.now, node=record.node)
-                self._left[str(record.unit), record.generation] = left_at
+                self._left.leave(record.unit, record.generation, record.node, moment.now)
         units = tuple(record.unit for record in left)
         self._out.record(PathLeft(at=moment.now, cause=moment.cause, split=name, units=units))
         for node in nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
 from holdfast.deployment import OutputMode
 from holdfast.errors import BadInputError
@@ -36,6 +36,19 @@ if TYPE_CHECKING:
 Columns: TypeAlias = "str | Iterable[str]"
 Output: TypeAlias = Literal["append", "upsert", "update"]
 """`update` is Structured Streaming's word for upserts."""
+
+
+class JoinOptions(TypedDict, total=False):
+    """What both forms of a join may be told, for type checkers; their defaults are below."""
+
+    key: Columns | None
+    other_key: Columns | None
+    on: Columns | None
+    how: JoinKind
+    shards: int
+    max_shards: int | None
+    deterministic: bool
+    on_error: OnError
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +213,7 @@ class Stream:
         name: str,
         other: Stream | StaticTable,
         function: OperatorFunction | None = None,
-        *,
-        key: Columns | None = None,
-        other_key: Columns | None = None,
-        on: Columns | None = None,
-        how: JoinKind = "inner",
-        shards: int = 1,
-        max_shards: int | None = None,
-        deterministic: bool = True,
-        on_error: OnError = "fail",
+        **options: Unpack[JoinOptions],
     ) -> Stream: ...
 
     @overload
@@ -216,15 +221,7 @@ class Stream:
         self,
         name: Stream | StaticTable,
         other: OperatorFunction | None = None,
-        *,
-        key: Columns | None = None,
-        other_key: Columns | None = None,
-        on: Columns | None = None,
-        how: JoinKind = "inner",
-        shards: int = 1,
-        max_shards: int | None = None,
-        deterministic: bool = True,
-        on_error: OnError = "fail",
+        **options: Unpack[JoinOptions],
     ) -> Stream: ...
 
     def join(

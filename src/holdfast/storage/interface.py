@@ -21,6 +21,7 @@ take time in what it holds: they are for starts, takeovers and trims, and for fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 LEFTOVER_S = 3600.0
@@ -31,6 +32,24 @@ Span: TypeAlias = tuple[int, int]
 """Offset and size of a part of a file, in bytes."""
 Edit: TypeAlias = Callable[[bytes], bytes | None]
 """What a file is in a clone, given what it was; None: it is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cloning:
+    """How a checkpoint is cloned; of itself, as it is."""
+
+    first: Sequence[str] = ()
+    """Entries to begin with, in this order, before all others."""
+    edit: Callable[[str], Edit | None] = lambda _: None
+    """For the name of a file in it, how that is changed; None: it stays as it is, and may share its
+    space with the original."""
+    step: Callable[[int], None] = lambda _: None
+    """Called with the number of files done so far, before the clone appears."""
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Names of files in a checkpoint, those to begin with first."""
+        rank = {word: index for index, word in enumerate(self.first)}
+        return sorted(names, key=lambda name: (rank.get(name.partition("/")[0], len(rank)), name))
 
 
 class Storage(Protocol):
@@ -131,28 +150,12 @@ class Storage(Protocol):
         """
         ...
 
-    def clone(
-        self,
-        source: str,
-        target: str,
-        *,
-        first: Sequence[str],
-        edit: Callable[[str], Edit | None],
-        step: Callable[[int], None],
-    ) -> None:
+    def clone(self, source: str, target: str, how: Cloning) -> None:
         """Make `target` a clone of the checkpoint `source`; it appears whole or not at all.
 
-        The source may be in use: entries `first` are cloned in this order before all others, and
-        files that vanish meanwhile are left out. Nothing is done if the target is there. Whoever
-        has its unfinished clone removed under its hands fails with FileNotFoundError.
-
-        Args:
-            source: a checkpoint, to which files may be added and of which some may be removed.
-            target: a name beside it.
-            first: names in `source` to begin with.
-            edit: for the name of a file below `source`, how it is changed; None: it stays as it is,
-                and may share its space with the original.
-            step: called with the number of files done so far, before the target appears.
+        The source may be in use: files may be added to it, and those that vanish meanwhile are left
+        out. Nothing is done if the target, a name beside it, is there. Whoever has its unfinished
+        clone removed under its hands fails with FileNotFoundError.
         """
         ...
 

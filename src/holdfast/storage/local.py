@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from holdfast.storage.identity import new_id
-from holdfast.storage.interface import Bytes, Edit, Span
+from holdfast.storage.interface import Bytes, Cloning, Edit, Span
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}(\.gone)?\.tmp")
 _RECORD = re.compile(r"t\d+-\d{10}")
@@ -209,25 +209,17 @@ class LocalStorage:
     def make_checkpoint(self, folder: str) -> None:
         os.makedirs(self.address(folder), exist_ok=True)
 
-    def clone(
-        self,
-        source: str,
-        target: str,
-        *,
-        first: Sequence[str],
-        edit: Callable[[str], Edit | None],
-        step: Callable[[int], None],
-    ) -> None:
+    def clone(self, source: str, target: str, how: Cloning) -> None:
         start = self.address(source)
         with self._appearing(target) as home:
             if home is None:
                 return
             made: set[str] = {""}
-            for done, (folder, name) in enumerate(_files(start, first)):
+            for done, (folder, name) in enumerate(_files(start, how.first)):
                 if folder not in made:
                     _make_folders(home, folder, made)
                 inside = f"{folder}/{name}" if folder else name
-                change = edit(inside)
+                change = how.edit(inside)
                 try:
                     if change is None:
                         os.link(f"{start}/{inside}", inside, dst_dir_fd=home)
@@ -235,7 +227,7 @@ class LocalStorage:
                         _copy_edited(f"{start}/{inside}", home, inside, change)
                 except FileNotFoundError:
                     continue  # removed meanwhile, so older than what the newest commit needs
-                step(done)
+                how.step(done)
 
     def assemble(
         self, target: str, files: Mapping[str, str | bytes], *, step: Callable[[int], None]

@@ -7,10 +7,11 @@ back end could not take is refused, so that what runs here runs there.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from holdfast.storage.interface import Bytes, Edit, Span
+from holdfast.storage.interface import Bytes, Cloning
+from holdfast.storage.whole import WholePuts
 
 
 @dataclass(slots=True)
@@ -23,7 +24,7 @@ class _Files:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
-class MemoryStorage:
+class MemoryStorage(WholePuts):
     """Implements `holdfast.storage.interface.Storage`."""
 
     def __init__(
@@ -60,9 +61,6 @@ class MemoryStorage:
         folder, last = self._at(name)
         return self._files.folders.get(folder, {}).get(last)
 
-    def exists(self, name: str) -> bool:
-        return self.get(name) is not None
-
     def put_time(self, name: str) -> float | None:
         return self._files.times.get("/".join(self._at(name)))
 
@@ -77,36 +75,13 @@ class MemoryStorage:
             found = self._files.folders.get(self._folder(folder), ())
             return sorted(name for name in found if name[0] != ".")
 
-    def remove_leftovers(self, folder: str, before: float) -> int:  # noqa: ARG002 - none are left
-        return 0
-
     # Data
-
-    def hold(self, name: str) -> Callable[[], None]:
-        self.replace(name, b"")
-        return lambda: self.delete(name)
-
-    def is_held(self, name: str) -> bool:
-        return self.exists(name)
-
-    def put_data(self, name: str, parts: Iterable[Bytes]) -> None:
-        self.replace(name, b"".join(parts))
 
     def replace(self, name: str, data: Bytes) -> None:
         folder, last = self._at(name)
         with self._files.lock:
             self._files.folders.setdefault(folder, {})[last] = bytes(data)
             self._files.times[f"{folder}/{last}"] = self._clock()
-
-    def read(self, name: str) -> bytes | None:
-        return self.get(name)
-
-    def read_ranges(self, name: str, spans: Sequence[Span]) -> list[memoryview] | None:
-        data = self.get(name)
-        if data is None:
-            return None
-        whole = memoryview(data)
-        return [whole[offset : offset + size] for offset, size in spans]
 
     def sizes(self, folder: str) -> dict[str, int]:
         with self._files.lock:
@@ -136,31 +111,18 @@ class MemoryStorage:
         with self._files.lock:
             self._files.folders.setdefault(self._folder(folder), {})
 
-    def clone(
-        self,
-        source: str,
-        target: str,
-        *,
-        first: Sequence[str],
-        edit: Callable[[str], Edit | None],
-        step: Callable[[int], None],
-    ) -> None:
+    def clone(self, source: str, target: str, how: Cloning) -> None:
         with self._files.lock:
             if self._has(target):
                 return
             found = dict(self._inside(self._folder(source)))
-        rank = {word: index for index, word in enumerate(first)}
-
-        def place(name: str) -> tuple[int, str]:
-            return rank.get(name.partition("/")[0], len(rank)), name
-
         made: dict[str, bytes] = {}
-        for done, name in enumerate(sorted(found, key=place)):
-            change = edit(name)
+        for done, name in enumerate(how.in_order(found)):
+            change = how.edit(name)
             data = found[name] if change is None else change(found[name])
             if data is not None and not name.endswith(".tmp"):
                 made[name] = data
-            step(done)
+            how.step(done)
         self._appear(target, made)
 
     def _appear(self, target: str, made: Mapping[str, bytes]) -> None:

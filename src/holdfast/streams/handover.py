@@ -11,7 +11,7 @@ common. Births follow from these records, so two coordinators cannot give a unit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -319,6 +319,10 @@ class Handover(Reading):
                 if end is None:
                     return None
             ends.append(end)
+        return self._handover_of(ends)
+
+    def _handover_of(self, ends: Sequence[int]) -> int:
+        """Where all parents hand over, given where each stood when it turned."""
         return max(ends)
 
     # Seals

@@ -16,7 +16,7 @@ is asked for; where in a log a position is, is found by halving.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from holdfast.errors import HoldfastError
@@ -341,12 +341,16 @@ class Reading:
         """The ends that all children of a change share, and those who follow them."""
         seen = {} if seen is None else seen
         if change.number not in seen:  # as many parents lead to a change as it has
-            common: set[int] | None = None
+            ends: list[set[int]] = []
             for child in change.children:
-                ends = yield from self._branch(stream, child.unit, after, seen, horizon)
-                common = ends if common is None else common & ends
-            seen[change.number] = common or set()
+                found = yield from self._branch(stream, child.unit, after, seen, horizon)
+                ends.append(found)
+            seen[change.number] = self._ends_of(ends)
         return seen[change.number]
+
+    def _ends_of(self, ends: Sequence[set[int]]) -> set[int]:
+        """The ends of a stream, given those of the logs that carry it."""
+        return set.intersection(*ends) if ends else set()
 
     def _branch(
         self,

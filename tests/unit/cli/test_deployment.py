@@ -8,11 +8,9 @@ from hypothesis import strategies as st
 
 from holdfast.cli.deployment import (
     make_deployment,
+    make_places,
     parse_batches,
     parse_shards,
-    plan_nodes,
-    plan_spares,
-    plan_together,
     planned_order,
 )
 from holdfast.errors import BadInputError
@@ -109,12 +107,16 @@ def test_shards_come_back(shards):
     assert parse_shards([f"{name}={number}" for name, number in shards.items()]) == shards
 
 
+def places(plan, *, nodes=None, spares=None):
+    return make_places(plan, nodes=nodes, spares=spares)
+
+
 def test_spares_are_asked_for_planned_or_one():
     """The option wins over the plan, the plan over the default."""
-    assert plan_spares(None, None) == 1
-    assert plan_spares(replace(JOINT, spares=0), None) == 0
-    assert plan_spares(replace(JOINT, spares=2), 3) == 3
-    assert plan_spares(FTC, None) == 1
+    assert places(None, spares=None).spares == 1
+    assert places(replace(JOINT, spares=0), spares=None).spares == 0
+    assert places(replace(JOINT, spares=2), spares=3).spares == 3
+    assert places(FTC, spares=None).spares == 1
 
 
 def node(*segments):
@@ -125,19 +127,23 @@ def test_a_plans_nodes_are_run(pipeline):
     """As many nodes as planned, units together as planned, exporters with what they read."""
     planned = replace(JOINT, nodes=(node("rows"), node("clean", "count")))
     deployment = make_deployment(pipeline, cut=["clean"])
-    assert (plan_nodes(planned, None), plan_nodes(planned, 3), plan_nodes(None, None)) == (2, 3, 1)
-    assert plan_together(planned, deployment, 2) == (
+    assert (
+        places(planned, nodes=None).nodes,
+        places(planned, nodes=3).nodes,
+        places(None, nodes=None).nodes,
+    ) == (2, 3, 1)
+    assert places(planned, nodes=2).together(deployment) == (
         ("rows.0#0",),
         ("clean.0#0", "count.0#0", "out.0#0"),
     )
-    assert plan_together(planned, deployment, 3) == ()
-    assert plan_together(FTC, deployment, 2) == ()
+    assert places(planned, nodes=3).together(deployment) == ()
+    assert places(FTC, nodes=2).together(deployment) == ()
 
 
 def test_followers_of_a_plan_come_with_a_node_and_with_the_sinks_they_feed(pipeline):
     """`run --plan` needs no further option for them."""
     planned = replace(JOINT, replicas=("count",), nodes=(node("rows", "clean", "count"),))
-    assert (plan_nodes(planned, None), plan_nodes(planned, 1)) == (2, 1)
+    assert (places(planned).nodes, places(planned, nodes=1).nodes) == (2, 1)
     made = make_deployment(pipeline, plan=planned)
     assert [item.name for item in made.segments if item.followers] == ["count", "out"]
     upstream = make_deployment(pipeline, plan=replace(planned, replicas=("rows",)))

@@ -35,7 +35,7 @@ class Forked(World):
     reads = READS
 
 
-def world(*, after_s: float | None = 2.0, **tentative):
+def world(*, after_s: float | None = 2.0, made=Forked, **tentative):
     """Sources on nodes of their own without room elsewhere: whoever dies there stays away."""
     policy = replace(
         POLICY,
@@ -47,7 +47,7 @@ def world(*, after_s: float | None = 2.0, **tentative):
             **tentative,
         ),
     )
-    made = Forked(units=UNITS, policy=policy)
+    made = made(units=UNITS, policy=policy)
     for number in range(5):
         made.join(f"n{number}")
     for _ in range(4):

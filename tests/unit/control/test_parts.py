@@ -47,7 +47,7 @@ MODULES = {
     "placement": {"state.unit_state", "pool", "units"},
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
-    "paths": {"state.path_state", "state.unit_state", "hot", "probing"},
+    "paths": {"state.path_state", "state.unit_state", "hot", "lingering", "probing"},
     "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
@@ -65,6 +65,7 @@ NAMES = {
     ("replication", "pool"): {"Elsewhere"},
     ("paths", "probing"): {"Places", "ProbeLife"},
     ("paths", "hot"): {"HotLife", "HotPaths"},
+    ("paths", "lingering"): {"FORGET_S", "LeftUnits"},
     ("paths", "state.unit_state"): {"UnitRecord", "UnitState"},
     ("forking", "state.recovery_state"): {"Recovery"},
     ("forking", "state.unit_state"): {"UnitRecord"},

@@ -10,9 +10,10 @@ by whoever takes the cloner for dead. So one that wakes up cannot finish what wa
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from holdfast.storage.interface import Bytes, Edit, Span
+from holdfast.storage.interface import Bytes, Cloning
+from holdfast.storage.whole import WholePuts
 
 MARK = ".checkpoint"
 
@@ -44,7 +45,7 @@ class Bucket:
             return sorted(key for key in self._objects if key.startswith(prefix))
 
 
-class ObjectStorage:
+class ObjectStorage(WholePuts):
     """Implements `holdfast.storage.interface.Storage`."""
 
     def __init__(
@@ -75,11 +76,6 @@ class ObjectStorage:
         found = self._bucket.get(self._key(name))
         return None if found is None else found[0]
 
-    read = get
-
-    def exists(self, name: str) -> bool:
-        return self.get(name) is not None
-
     def put_time(self, name: str) -> float | None:
         found = self._bucket.get(self._key(name))
         return None if found is None else found[1]
@@ -91,28 +87,8 @@ class ObjectStorage:
         found = self._inside(folder)
         return [name for name in found if "/" not in name and name[0] != "."]
 
-    def remove_leftovers(self, folder: str, before: float) -> int:
-        return 0  # a put that did not end left nothing
-
-    def hold(self, name: str) -> Callable[[], None]:
-        self.replace(name, b"")
-        return lambda: self.delete(name)
-
-    def is_held(self, name: str) -> bool:
-        """It cannot see the end of a process: whoever has not let go may live."""
-        return self.exists(name)
-
-    def put_data(self, name: str, parts: Iterable[Bytes]) -> None:
-        self.replace(name, b"".join(parts))
-
     def replace(self, name: str, data: Bytes) -> None:
         self._bucket.put(self._key(name), bytes(data), self._clock())
-
-    def read_ranges(self, name: str, spans: Sequence[Span]) -> list[memoryview] | None:
-        data = self.get(name)
-        if data is None:
-            return None
-        return [memoryview(data)[offset : offset + size] for offset, size in spans]
 
     def sizes(self, folder: str) -> dict[str, int]:
         start = f"{folder}/" if folder else ""
@@ -138,27 +114,17 @@ class ObjectStorage:
     def make_checkpoint(self, folder: str) -> None:
         self.put_if_absent(f"{folder}/{MARK}", b"whole")
 
-    def clone(
-        self,
-        source: str,
-        target: str,
-        *,
-        first: Sequence[str],
-        edit: Callable[[str], Edit | None],
-        step: Callable[[int], None],
-    ) -> None:
+    def clone(self, source: str, target: str, how: Cloning) -> None:
         if self.get(f"{target}/{MARK}") == b"whole":
             return
         inside = [name for name in self._inside(source) if name != MARK]
-        rank = {word: index for index, word in enumerate(first)}
-        inside.sort(key=lambda name: (rank.get(name.partition("/")[0], len(rank)), name))
-        for done, name in enumerate(inside):
-            change, data = edit(name), self.get(f"{source}/{name}")
+        for done, name in enumerate(how.in_order(inside)):
+            change, data = how.edit(name), self.get(f"{source}/{name}")
             if data is not None and change is not None:
                 data = change(data)
             if data is not None and not name.endswith(".tmp"):
                 self.replace(f"{target}/{name}", data)
-            step(done)
+            how.step(done)
         self._finish(target)
 
     def assemble(

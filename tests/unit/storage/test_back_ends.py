@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.storage.objects import ObjectStorage
 
 from holdfast.storage import Storage
+from holdfast.storage.interface import Cloning
 from holdfast.storage.local import LocalStorage
 from holdfast.storage.memory import MemoryStorage
 
@@ -218,8 +219,8 @@ def fill(store, folder, names):
         store.put_data(f"{folder}/{name}", [name.encode()])
 
 
-def clone(store, source, target, *, first=(), edit=lambda _: None, step=lambda _: None):
-    store.clone(source, target, first=first, edit=edit, step=step)
+def clone(store, source, target, **how):
+    store.clone(source, target, Cloning(**how))
 
 
 def test_a_clone_stays_as_it_was_made(store):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage import local
+from holdfast.storage.interface import Cloning
 from holdfast.storage.local import LocalStorage
 
 pytestmark = pytest.mark.unit
@@ -176,7 +177,7 @@ def test_a_linked_file_of_a_checkpoint_is_read_without_a_sync(tmp_path, synced):
     """A clone shares its files with the original for good: two links say nothing about them."""
     store = LocalStorage(tmp_path)
     store.put_data("1/offsets/0", [b"v1"])
-    store.clone("1", "2", first=(), edit=lambda _: None, step=lambda _: None)
+    store.clone("1", "2", Cloning())
     assert (tmp_path / "2" / "offsets" / "0").stat().st_nlink == 2
     synced.clear()
     assert store.read("2/offsets/0") == b"v1"

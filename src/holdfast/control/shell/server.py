@@ -12,11 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
 import logging
 import os
 import secrets
-import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,9 +30,11 @@ from holdfast.control.coordinator import Coordinator
 from holdfast.control.invariants import validate
 from holdfast.control.shell.carriers import Carriers
 from holdfast.control.shell.lines import to_line
+from holdfast.control.shell.peers import Peer, receive, receive_line
+from holdfast.control.shell.requests import handover_asked, path_asked
 from holdfast.control.shell.seat import Seat
+from holdfast.control.shell.shown import Shown
 from holdfast.control.shell.wire import MAX_LINE
-from holdfast.control.view import view
 from holdfast.deployment import UnitId
 from holdfast.errors import HoldfastError
 from holdfast.rundir.endpoint import Endpoint, keep_endpoint, remove_endpoint, write_endpoint
@@ -45,10 +45,6 @@ TICK_S = 0.05
 BEAT_S = 0.1
 """How often the other coordinators are told that this one leads."""
 GREETING_S = 5.0
-MAX_BACKLOG = 16 * 2**20
-"""Bytes a peer may leave unread before it is cut off."""
-SHOW_SHARE = 10.0
-"""A view may be shown again for so many times as long as it took to make."""
 MAX_FENCES = 256
 """Fence orders kept for a launcher that is not connected."""
 
@@ -65,59 +61,6 @@ class ForwardClock:
 
     def now(self) -> float:
         return self._offset + self._steady.now()
-
-
-class Peer:
-    """One connection, for writing."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        self.send_line(to_line(message) + b"\n")
-
-    def send_line(self, line: bytes) -> None:
-        """Queue a line; a peer that does not read is cut off rather than waited for."""
-        if self.closed:
-            return
-        self._writer.write(line)
-        if self._writer.transport.get_write_buffer_size() > MAX_BACKLOG:
-            self._writer.transport.abort()
-
-    @property
-    def closed(self) -> bool:
-        return self._writer.is_closing()
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class Shown:
-    """The view as last shown, since making it costs as much as there are units.
-
-    However many people look and however often, at most one part in `SHOW_SHARE` + 1 of the
-    coordinator's time goes into views, unless there is news. A small run's is always fresh.
-    """
-
-    def __init__(self) -> None:
-        self._line: bytes | None = None
-        self._made_at = 0.0
-        self.cost_s = 0.0
-        """How long the last one took to make."""
-
-    def forget(self) -> None:
-        """There is news."""
-        self._line = None
-
-    def line(self, coordinator: Coordinator, now: float, followers: tuple[str, ...]) -> bytes:
-        """The answer to a request for the status."""
-        if self._line is None or now - self._made_at > SHOW_SHARE * self.cost_s:
-            start = time.perf_counter()
-            shown = view(coordinator, now, followers=followers)
-            self._line = to_line({"ok": True, "result": shown.to_json()}) + b"\n"
-            self._made_at = now
-            self.cost_s = time.perf_counter() - start
-        return self._line
 
 
 class Shell:
@@ -311,7 +254,7 @@ class Shell:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(writer)
         try:
-            greeting = await asyncio.wait_for(_receive(reader), GREETING_S)
+            greeting = await asyncio.wait_for(receive(reader), GREETING_S)
             token = str(greeting.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
                 peer.send({"ok": False, "error": "wrong token"})
@@ -334,7 +277,7 @@ class Shell:
             peer.close()
 
     async def _talk_to_node(self, reader: asyncio.StreamReader, peer: Peer) -> None:
-        hello = codec.message_from_json(await _receive(reader))
+        hello = codec.message_from_json(await receive(reader))
         if not isinstance(hello, e.NodeHello):
             return
         before = self._nodes.get(hello.incarnation)
@@ -344,7 +287,7 @@ class Shell:
         try:
             self.feed(hello)
             while True:
-                message = codec.message_from_line(await _receive_line(reader))
+                message = codec.message_from_line(await receive_line(reader))
                 # A replaced connection may still have lines in flight.
                 if self._nodes.get(hello.incarnation) is peer:
                     self.feed(message)
@@ -368,7 +311,7 @@ class Shell:
             peer.send(self._fence(fence))
         try:
             while True:
-                match await _receive(reader):
+                match await receive(reader):
                     case {"exited": {"node": str(node), "pid": int(pid), **more}}:
                         cause = self._cause(f"exit-{node}")
                         retired = more.get("retired") is True
@@ -401,21 +344,11 @@ class Shell:
 
     async def _talk_to_control(self, reader: asyncio.StreamReader, peer: Peer) -> None:
         while True:
-            request = await _receive(reader)
-            if request.get("op") == "subscribe":
-                await self._stream(peer, float(request.get("every_s", 0.5)))
-                return
+            request = await receive(reader)
             if request.get("op") == "status":
                 peer.send_line(self._status())
             else:
                 peer.send(self._answer(request))
-
-    async def _stream(self, peer: Peer, every_s: float) -> None:
-        while not self._done.is_set() and not peer.closed:
-            peer.send_line(self._status())
-            pause = max(TICK_S, every_s, SHOW_SHARE * self._shown.cost_s)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._done.wait(), pause)
 
     def _status(self) -> bytes:
         followers = tuple(sorted(self._followers.values()))
@@ -436,12 +369,12 @@ class Shell:
                     return {"ok": False, "error": f"no held unit {unit!r}"}
                 self.feed(e.RetryRequested(cause=self._cause("retry"), unit=UnitId.parse(unit)))
             case "hand over":
-                self.feed(_handover(request, self._cause("handover")))
+                self.feed(handover_asked(request, self._cause("handover")))
             case "note scaling":
                 text = str(request.get("text", ""))
                 self.feed(e.ScalingSaid(cause=self._cause("scaling"), text=text))
             case "path":
-                asked = _path_asked(request, self._cause("path"))
+                asked = path_asked(request, self._cause("path"))
                 if not self.coordinator.paths.knows(asked):
                     return {"ok": False, "error": f"no path '{asked.split}:{asked.path}'"}
                 self.feed(asked)
@@ -458,41 +391,6 @@ class Shell:
         """Unique within the run: coordinator process, running number."""
         self._count += 1
         return f"{what}-{os.getpid()}-{self._count}"
-
-
-def _handover(request: Mapping[str, Any], cause: str) -> e.HandoverRequested:
-    return e.HandoverRequested(
-        cause=cause,
-        stream=str(request["stream"]),
-        change=int(request["change"]),
-        parents=tuple(UnitId.parse(str(name)) for name in request["parents"]),
-        children=tuple(UnitId.parse(str(name)) for name in request["children"]),
-        reason=str(request.get("reason", "")),
-        node=str(request.get("node", "")),
-    )
-
-
-def _path_asked(request: Mapping[str, Any], cause: str) -> e.PathAsked:
-    what = request["what"]
-    if what not in ("open", "close", "prefer"):
-        raise ValueError(f"cannot {what} a path")
-    return e.PathAsked(
-        cause=cause, what=what, split=str(request["split"]), path=str(request["path"])
-    )
-
-
-async def _receive_line(reader: asyncio.StreamReader) -> bytes:
-    line = await reader.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError("connection closed")
-    return line
-
-
-async def _receive(reader: asyncio.StreamReader) -> dict[str, Any]:
-    message = json.loads(await _receive_line(reader))
-    if not isinstance(message, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004
-    return message
 
 
 def _kept(runs: bool) -> str:

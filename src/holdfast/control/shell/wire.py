@@ -7,7 +7,7 @@ A connection begins with a greeting {"role": ..., "token": ...}, answered by {"o
   over, and gets {"term", "fence": {"node", "pid"}};
 - another `coordinator` gets {"term"} ten times a second, and {"over": true} when the run ends;
 - a `control` connection sends {"op": ..., ...} and gets {"ok": true, "result": ...} or
-  {"ok": false, "error": ...}; after {"op": "subscribe", "every_s": s} it gets views until the end.
+  {"ok": false, "error": ...}.
 """
 
 from __future__ import annotations

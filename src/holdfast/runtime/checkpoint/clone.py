@@ -21,7 +21,7 @@ from holdfast.rundir.layout import generation_word
 from holdfast.runtime.log.crash import Crash
 from holdfast.storage import Storage
 from holdfast.storage.identity import new_id
-from holdfast.storage.interface import Edit
+from holdfast.storage.interface import Cloning, Edit
 
 # In this order: whatever is in commits has its offsets and its state written already, so a clone
 # of a directory that is still being written holds everything its last commit needs.
@@ -78,7 +78,7 @@ def clone_between(
         if done == 2:
             crash.at("during-clone", unit)
 
-    folder.clone(begin, end, first=_ORDER, edit=edit, step=step)
+    folder.clone(begin, end, Cloning(first=_ORDER, edit=edit, step=step))
 
 
 def make_checkpoint(folder: Storage, generation: int, *, next_batch: int, rows: int) -> None:

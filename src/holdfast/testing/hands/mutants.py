@@ -53,7 +53,7 @@ MUTANTS = (
         rule="the handover epoch is the largest end before a turn",
         protocol=rules.SmallestHandover,
         changes=SPLITS,
-        seed=100_012,
+        seed=100_018,
     ),
     Mutant(
         rule="parents run on to the handover epoch",

@@ -8,7 +8,6 @@ from typing import Any
 
 from holdfast.streams.floors import Floors
 from holdfast.streams.handover import Birth
-from holdfast.streams.reading import Walk
 from holdfast.streams.records import (
     Change,
     Closing,
@@ -30,7 +29,6 @@ from holdfast.streams.steps import (
     Put,
     Steps,
     changes,
-    closings,
     ranges,
     slices,
 )
@@ -60,14 +58,7 @@ class NoLookAfterwards(Floors):
 class SmallestHandover(Floors):
     """The handover epoch is the smallest end before a turn: some parent has gone beyond it."""
 
-    def handover_epoch(self, stream: str, number: int) -> Steps[int | None]:
-        change = yield from self.change(stream, number)
-        ends = []
-        for parent in change.parents:
-            turn = yield from self.turn_of(parent)
-            if turn is None:
-                return None
-            ends.append(-1 if turn.end is None else turn.end)
+    def _handover_of(self, ends: Sequence[int]) -> int:
         return min(ends)
 
 
@@ -157,19 +148,8 @@ class SkipNotInSlice(Floors):
 class AnyEnd(Floors):
     """An end of one log counts as an end of the stream."""
 
-    def _common(
-        self,
-        stream: str,
-        change: Change,
-        after: int | None,
-        seen: Walk | None = None,
-        *,
-        horizon: int | None = None,
-    ) -> Steps[set[int]]:
-        found: set[int] = set()
-        for child in change.children:
-            found |= yield from self._branch(stream, child.unit, after, seen, horizon)
-        return found
+    def _ends_of(self, ends: Sequence[set[int]]) -> set[int]:
+        return set().union(*ends)
 
 
 class OneParentTurns(Floors):
@@ -205,27 +185,17 @@ class HeirsAreForgotten(Floors):
 class ClosingAtTheFurthest(Floors):
     """A halt goes on where the furthest log had come, not where all had."""
 
+    _closes = False
+
     def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
-        known: Closing | None = yield Get(closings(stream), base.number)
-        if known is not None:
-            return known
-        seals = yield from self._last_seals(stream, base)
-        if seals is None:
-            return None
-        ends: set[int] = {-1}
-        for child in base.children:
-            ends |= yield from self._branch(stream, child.unit, None)
-        stored: Closing = yield Put(
-            closings(stream),
-            base.number,
-            Closing(
-                stream=stream,
-                number=base.number,
-                end=max(ends),
-                next=max(seal.change for seal in seals),
-            ),
-        )
-        return stored
+        self._closes = True
+        try:
+            return (yield from super().closing(stream, base))
+        finally:
+            self._closes = False
+
+    def _ends_of(self, ends: Sequence[set[int]]) -> set[int]:
+        return set().union(*ends) if self._closes else super()._ends_of(ends)
 
 
 class StatedBirth(Floors):
@@ -268,17 +238,9 @@ class OwnChangesOnly(Floors):
 class ClosedByOne(Floors):
     """A closing is put by the coordinator that decided the halt, and by nobody else."""
 
-    def closing(self, stream: str, base: Change) -> Steps[Closing | None]:
-        known = yield from self.find_closing(stream, base.number)
-        if known is not None:
-            return known
-        seals = yield from self._last_seals(stream, base)
-        if seals is None:
-            return None
-        following = yield from self.change(stream, max(seal.change for seal in seals))
-        if following.writer != self.writer:
-            return None
-        return (yield from super().closing(stream, base))
+    def _goes_on_with(self, stream: str, base: Change, named: int) -> Steps[Change | None]:
+        following = yield from super()._goes_on_with(stream, base, named)
+        return following if following and following.writer == self.writer else None
 
 
 class OwnRangeCounts(Floors):

@@ -13,6 +13,7 @@ from holdfast.errors import CheckFailedError
 from holdfast.runtime.checkpoint.align import align
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.units.positions import Read, SourcePosition, next_batch, next_deed, stamp
+from holdfast.storage.interface import Cloning
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.records import Range
 
@@ -136,9 +137,7 @@ class Generation:
         self.world, self.folder, self.number = world, store.below(str(number)), number
         world.generation = number
         if before is not None:
-            store.clone(
-                str(before.number), str(number), first=(), edit=lambda _: None, step=lambda _: None
-            )
+            store.clone(str(before.number), str(number), Cloning())
         self.lock = False
         self.threads = [self.spark(), self.idle()]
 

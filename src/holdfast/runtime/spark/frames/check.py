@@ -11,15 +11,11 @@ The schemas found on the way are what the boundaries of every deployment carry.
 
 from __future__ import annotations
 
-import contextlib
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any, cast
+from typing import cast
 
 from pyspark.errors import AnalysisException, PySparkAttributeError
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType, StructType, TimestampType
@@ -28,6 +24,14 @@ from holdfast.errors import BadInputError
 from holdfast.pipeline import Pipeline, PipelineOperator, Sqlite
 from holdfast.pipeline.paths import paths_of
 from holdfast.pipeline.tables import WithTables
+from holdfast.runtime.spark.frames.mistakes import (
+    analysis_mistake,
+    need_columns,
+    one_line,
+    place_of,
+    quiet,
+    unknown_column,
+)
 from holdfast.runtime.spark.frames.plans import WATERMARK, Plan, examine, join_lag_us, mark_windows
 from holdfast.runtime.spark.frames.splits import (
     each_path,
@@ -41,7 +45,6 @@ _FLAT = {"string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "
 _FLAT |= {"timestamp", "timestamp_ntz", "date", "binary"}
 _STREAMS_ONLY = {"applyInPandasWithState", "dropDuplicatesWithinWatermark"}
 """What Spark does not run on rows that are given to it at once, as a search for bad ones does."""
-_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +111,7 @@ def _check(
         case "sink":
             return _sink_schema(operator, schemas)
     for index, name in enumerate(operator.inputs):
-        _need_columns(operator, operator.key_of_input(index), schemas[name], f"output of {name!r}")
+        need_columns(operator, operator.key_of_input(index), schemas[name], f"output of {name!r}")
     _check_key_types(operator, schemas)
     frames = [
         empty_stream(spark, schemas[name], _event_time(pipeline, schemas[name]))
@@ -132,7 +135,7 @@ def _check(
     plan = examine(result, frames, function.given if isinstance(function, WithTables) else ())
     _check_plan(operator, plan, spark)
     warnings.extend(f"{operator.name}: {text}" for text in plan.warnings)
-    _need_columns(operator, operator.upsert_key, result.schema, "own output")
+    need_columns(operator, operator.upsert_key, result.schema, "own output")
     _check_times(pipeline, operator, result)
     steps = [step for one in (plan, *plans) for step in one.stateful]
     windows = bool(steps) and all(step.windows for step in steps)
@@ -218,11 +221,11 @@ def _source_schema(pipeline: Pipeline, operator: PipelineOperator) -> StructType
         schema = cast("StructType", StructType.fromDDL(source.schema))
     except Exception as error:  # Spark's parser raises several kinds
         raise BadInputError(
-            f"its schema {source.schema!r} cannot be read: {_one_line(error)}", where=operator.name
+            f"its schema {source.schema!r} cannot be read: {one_line(error)}", where=operator.name
         ) from error
     if pipeline.event_time is not None:
         column = pipeline.event_time.column
-        _need_columns(operator, (column,), schema, "schema", what="event-time column")
+        need_columns(operator, (column,), schema, "schema", what="event-time column")
         if not isinstance(schema[column].dataType, TimestampType):
             raise BadInputError(
                 f"its event-time column {column!r} is {schema[column].dataType.simpleString()}",
@@ -286,14 +289,14 @@ def _call(operator: PipelineOperator, frames: list[DataFrame]) -> DataFrame:
     except BadInputError:
         raise
     except AnalysisException as error:
-        raise _analysis(operator, error, columns) from error
+        raise analysis_mistake(operator, error, columns) from error
     except PySparkAttributeError as error:
         name = str((error.getMessageParameters() or {}).get("attr_name", ""))
-        raise _unknown(operator, name, columns) from error
+        raise unknown_column(operator, name, columns) from error
     except Exception as error:
         raise BadInputError(
             f"its function failed on an empty stream: {type(error).__name__}: "
-            f"{_one_line(error)}{_place(error)}",
+            f"{one_line(error)}{place_of(error)}",
             where=operator.name,
         ) from error
     if not isinstance(result, DataFrame):
@@ -329,7 +332,7 @@ def _check_plan(operator: PipelineOperator, plan: Plan, spark: SparkSession) -> 
     try:
         plan.check_streaming(spark, mode)
     except AnalysisException as error:
-        what = _one_line(error)
+        what = one_line(error)
         raise BadInputError(
             f"cannot run as a stream with output={operator.mode!r}: {what}",
             where=name,
@@ -411,85 +414,5 @@ def _check_state(operator: PipelineOperator, plan: Plan) -> None:
         )
 
 
-def _need_columns(
-    operator: PipelineOperator,
-    columns: tuple[str, ...],
-    schema: StructType,
-    of: str,
-    *,
-    what: str = "key column",
-) -> None:
-    for column in columns:
-        if column not in schema.names:
-            raise BadInputError(
-                f"{what} {column!r} is not in its {of}"
-                if of in ("own output", "schema")
-                else f"{what} {column!r} is not in the {of}",
-                where=operator.name,
-                hint=_near(column, schema.names),
-            )
-
-
-def _analysis(
-    operator: PipelineOperator, error: AnalysisException, columns: list[str]
-) -> BadInputError:
-    parameters = error.getMessageParameters() or {}
-    if str(error.getCondition()).startswith("UNRESOLVED_COLUMN"):
-        return _unknown(operator, str(parameters.get("objectName", "")).replace("`", ""), columns)
-    text = _one_line(error)
-    if "writeStream.start" in text:
-        return BadInputError(
-            f"runs an action on its input{_place(error)}",
-            where=operator.name,
-            hint="only describe the result; Spark computes it batch by batch",
-        )
-    return BadInputError(f"{text}{_place(error)}", where=operator.name)
-
-
-def _unknown(operator: PipelineOperator, name: str, columns: list[str]) -> BadInputError:
-    return BadInputError(f"unknown column {name!r}", where=operator.name, hint=_near(name, columns))
-
-
-def _near(name: str, columns: list[str]) -> str:
-    near = get_close_matches(name, columns, n=3)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"there are {', '.join(columns)}"
-
-
-def _one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    text = lines[0] if lines else type(error).__name__
-    return text.partition(" SQLSTATE:")[0].rstrip(".;")
-
-
-_OURS = __file__.partition("runtime/spark/")[0]
-
-
-def _place(error: BaseException) -> str:
-    """Where in the user's own code it happened, if there is such a place."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "site-packages" not in frame.filename and not frame.filename.startswith(_OURS)
-    ]
-    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-
-
 def _types(schema: StructType) -> dict[str, str]:
     return {field.name: field.dataType.simpleString() for field in schema}
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keep pyspark from also logging, at length, the errors that are told in another way."""
-    # Not by `logging`: who asks first decides the class, and that of pyspark takes more arguments.
-    loggers: list[Any] = [PySparkLogger.getLogger(name) for name in _LOGGERS]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, disabled in zip(loggers, before, strict=True):
-            logger.disabled = disabled

@@ -25,8 +25,8 @@ from holdfast.deployment.blocks import groups_between
 from holdfast.pipeline import Pipeline
 from holdfast.rundir.layout import word
 from holdfast.runtime.log.slices import files_on, read_slice
-from holdfast.runtime.spark.frames.check import quiet
 from holdfast.runtime.spark.frames.compile import OperatorError, build, culprit
+from holdfast.runtime.spark.frames.mistakes import quiet
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec
 from holdfast.runtime.spark.units.isolate import (
     TOGETHER,
