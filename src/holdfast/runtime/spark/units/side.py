@@ -51,6 +51,17 @@ class Side(Protocol):
         """When Spark was ready for the batch in hand, wall-clock seconds."""
         ...
 
+    def adopt(
+        self,
+        context: UnitContext,
+        spec: ReaderSpec,
+        *,
+        stopping: threading.Event,
+        failed: Callable[[int, BaseException], None],
+    ) -> Side | None:
+        """The same for another unit, in place of this one; None: that cannot be."""
+        ...
+
     def close(self) -> None:
         """To be called when the query has ended."""
         ...
@@ -108,6 +119,17 @@ class PythonSide:
     def ready_at(self) -> float:
         return self.context.wall.now()
 
+    def adopt(
+        self,
+        context: UnitContext,  # noqa: ARG002 - as everywhere
+        spec: ReaderSpec,  # noqa: ARG002
+        *,
+        stopping: threading.Event,  # noqa: ARG002
+        failed: Callable[[int, BaseException], None],  # noqa: ARG002
+    ) -> Side | None:
+        """What workers are told is part of the query."""
+        return None
+
     def close(self) -> None:
         """Workers are Spark's."""
 
@@ -139,6 +161,20 @@ class NativeSide:
 
     def ready_at(self) -> float:
         return self.source.asked_at
+
+    def adopt(
+        self,
+        context: UnitContext,
+        spec: ReaderSpec,
+        *,
+        stopping: threading.Event,
+        failed: Callable[[int, BaseException], None],
+    ) -> Side | None:
+        """Java asks for what it is to read, whoever answers."""
+        self.source.serve(
+            spec, log=context.log, watch=context.watch, stopping=stopping, failed=failed
+        )
+        return NativeSide(context=context, source=self.source)
 
     def close(self) -> None:
         self.source.close()
