@@ -232,8 +232,9 @@ class Forking:
             self._begin(moment, due, silent)
 
     def _begin(self, moment: Moment, due: set[UnitId], silent: Mapping[UnitId, float]) -> None:
-        down = {*silent, *self._suspects(silent)}
-        due |= {unit for unit in down if unit.segment in self._policy.at_once}
+        suspects = self._suspects(silent)
+        down = {*silent, *suspects}
+        due = due | {unit for unit in suspects if unit.segment in self._policy.at_once}
         forked = self._concern.covers({u.segment for u in due}, {u.segment for u in down})
         exact = [
             record.unit

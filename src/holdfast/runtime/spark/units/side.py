@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -30,6 +30,9 @@ from holdfast.storage import Storage
 
 class Side(Protocol):
     """Reading and writing of one query."""
+
+    adopts: ClassVar[bool]
+    """Whether its query can become that of another unit."""
 
     @property
     def rows(self) -> Rows:
@@ -89,6 +92,7 @@ def choose_side(
 class PythonSide:
     """Python workers read, wait and write."""
 
+    adopts: ClassVar[bool] = False
     context: UnitContext
     spec: ReaderSpec
     checkpoint: Storage
@@ -138,6 +142,7 @@ class PythonSide:
 class NativeSide:
     """Java reads and writes; this process decides what, and waits."""
 
+    adopts: ClassVar[bool] = True
     context: UnitContext
     source: NativeSource
 
