@@ -254,7 +254,7 @@ class Forking:
                 cause=moment.cause,
                 fork=number,
                 units=tuple(unit.forked(number) for unit in exact),
-                silent=tuple(sorted(down)),
+                silent=tuple(sorted(down | self._without_input(down))),
                 reason=f"{names} gone for {moment.now - first:.1f} s",
                 fidelity=tuple((name, share) for name, share in shares if share is not None),
             )
@@ -419,6 +419,15 @@ class Forking:
             if own not in silent and running and all(map(self._connections.broke, running)):
                 found.add(own)
         return found
+
+    def _without_input(self, down: Collection[UnitId]) -> set[UnitId]:
+        """Exact units whose forks will give nothing, so that nobody waits for them as well."""
+        mute = self._concern.mute(self._silenced(down)).difference(self._concern.sinks)
+        return {
+            record.unit
+            for record in self._units.units.values()
+            if record.unit.segment in mute and not record.unit.replica
+        }
 
     def _silenced(self, silent: Collection[UnitId]) -> set[str]:
         """Segments all of whose units are silent."""

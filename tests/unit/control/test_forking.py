@@ -77,28 +77,27 @@ class Lanes(World):
     }
 
 
-def lanes(**tentative):
+APART = (("a", "a-once"), ("b", "b-once"), ("c", "sum", "sums"))
+
+
+def lanes(places=APART, **tentative):
     """Each lane on a node of its own, the rest on a third one."""
     policy = replace(
         POLICY,
-        workers=3,
-        max_units_per_node=3,
-        together=(
-            ("a.0#0", "a-once.0#0"),
-            ("b.0#0", "b-once.0#0"),
-            ("c.0#0", "sum.0#0", "sums.0#0"),
-        ),
+        workers=len(places),
+        max_units_per_node=max(map(len, places)),
+        together=tuple(tuple(f"{name}.0#0" for name in names) for names in places),
         tentative=Tentative(after_s=2.0, **tentative),
     )
     made = Lanes(units=LANES, policy=policy)
-    for number in range(3):
+    for number in range(len(places)):
         made.join(f"n{number}")
     for _ in range(4):
         made.now += 0.25
         for node in list(made.nodes):
             made.run(node)
     assert made.all_running()
-    assert len({made.where(unit) for unit in (A, B, SUM)}) == 3
+    assert len({made.where(UnitId(segment=names[0])) for names in places}) == len(places)
     return made
 
 
@@ -285,6 +284,15 @@ def test_a_second_loss_above_the_same_sink_is_in_the_fork_of_the_first():
     assert facts(got).count("fork_began") == 1
     assert "fork_ended" not in facts(got)
     assert "b-once+1.0#0" in live(made).units
+
+
+def test_who_has_no_input_left_is_not_waited_for():
+    """The fork of what reads a lost source alone gives nothing: it is silent from the beginning."""
+    made = lanes((("a",), ("a-once", "b", "b-once", "c", "sum", "sums")))
+    kill(made, A)
+    made.advance(2.5)
+    assert [str(unit) for unit in live(made).silent] == ["a.0#0", "a-once.0#0"]
+    assert "a-once+1.0#0" in live(made).units  # it goes on by itself when its input is back
 
 
 def test_who_has_not_found_a_new_coordinator_yet_is_no_suspect():
