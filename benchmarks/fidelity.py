@@ -312,7 +312,8 @@ def show(losses: Collection[Loss]) -> None:
                 f"{max(one.error for one in own):9.3f}"
             )
     error = statistics.fmean(one.error for one in losses) if losses else None
-    print(verdict(f"error of the prediction, mean of {len(losses)} patterns", error, most=0.1))
+    print(verdict("failure patterns", len(losses), least=20))
+    print(verdict("error of the prediction, mean", error, most=0.1))
 
 
 if __name__ == "__main__":
