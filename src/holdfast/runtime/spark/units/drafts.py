@@ -53,7 +53,7 @@ class Drafts:
             if kept:
                 self._ready[unit] = query
         if not kept:
-            query.close()
+            _forget(query)
 
     def take(self, unit: str) -> PlannedQuery | None:
         """The query for a fork of a unit, if it is planned; another one may be asked for."""
@@ -69,7 +69,7 @@ class Drafts:
             self._tried.discard(unit)
             found = self._ready.pop(unit, None)
         if found is not None:
-            found.close()
+            _forget(found)
 
     def close(self) -> None:
         """None is wanted any more."""
@@ -78,3 +78,11 @@ class Drafts:
             units = list(self._ready)
         for unit in units:
             self.drop(unit)
+
+
+def _forget(query: PlannedQuery) -> None:
+    """Nobody waits for it, and Java may have gone with all it knew of it."""
+    try:
+        query.close()
+    except Exception as error:  # noqa: BLE001 - a unit that ends has more to do
+        log.debug("a query that was not needed: %s", error)

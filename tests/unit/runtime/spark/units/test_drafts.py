@@ -112,3 +112,16 @@ def test_none_is_planned_where_none_is_wanted():
     assert first.made[0].closed
     assert late.made[0].closed
     assert not made(ending, "c.0#0").made
+
+
+def test_java_that_has_gone_hinders_no_end():
+    """Whoever ends goes on to end the rest."""
+    drafts = Drafts(wanted=True)
+    first, second = made(drafts, "a.0#0"), made(drafts, "b.0#0")
+
+    def gone():
+        raise ConnectionRefusedError
+
+    first.made[0].close = gone
+    drafts.close()
+    assert second.made[0].closed
