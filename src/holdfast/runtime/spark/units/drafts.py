@@ -13,6 +13,8 @@ import logging
 import threading
 from collections.abc import Callable
 
+from py4j.protocol import Py4JError
+
 from holdfast.runtime.spark.units.query import PlannedQuery
 
 log = logging.getLogger("holdfast.spark")
@@ -84,5 +86,5 @@ def _forget(query: PlannedQuery) -> None:
     """Nobody waits for it, and Java may have gone with all it knew of it."""
     try:
         query.close()
-    except Exception as error:  # noqa: BLE001 - a unit that ends has more to do
+    except (Py4JError, OSError) as error:
         log.debug("a query that was not needed: %s", error)
