@@ -11,6 +11,9 @@ their epoch was over, less the median of that before the kill.
     cpu               of the node with one replica of the unit and nothing else, a batch; before
                       the first kill
 
+At the end each figure stands beside its bar: the median from kill to slice, the share of kills
+after which no slice was late, and what a follower costs beside the same unit without one.
+
 Forty kills take longer than anyone wants to wait at a time: `--only follower --kills 10 --json F`
 makes a piece, `--join F...` shows several pieces as one.
 """
@@ -29,6 +32,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks._bars import Progress, verdict
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.status import RunView
 from holdfast.deployment import UnitId
@@ -217,15 +221,21 @@ def main() -> None:
     result: dict[str, Any] = dict.fromkeys(KINDS, summary([], []))
     for name in KINDS if args.only is None else (args.only,):
         rows: list[Kill] = []
+        kills = 2 if args.quick else args.kills
+        print(f"{name}: starting, and measuring its CPU", flush=True)
         with scratch() as folder:
             run = Run(folder, hot=name == "follower", epoch_s=args.epoch, rate=args.rate)
             run.run.start()
             try:
                 used = {f"{name} {role}": value for role, value in run.cpu().items()}
-                for _ in range(2 if args.quick else args.kills):
+                progress = Progress(kills)
+                for _ in range(kills):
                     rows.append(run.kill(float(rng.uniform(0, args.epoch))))
                     told = rows[-1]
-                    print(f"{name:10} {told.after:7.3f} {told.late:7.3f}", flush=True)
+                    print(
+                        f"{name:10} {told.after:7.3f} {told.late:7.3f}  {progress.step()}",
+                        flush=True,
+                    )
                     result[name] = summary(rows, [used])
                     if args.json:
                         args.json.write_text(json.dumps(result))
@@ -246,6 +256,19 @@ def show(result: dict[str, Any]) -> None:
     used = {role: value for row in result.values() for role, value in row["cpu"].items()}
     for role, value in sorted(used.items()):
         print(f"cpu {role:20} {1000 * value:7.1f} ms a batch")
+    hot = result["follower"]
+    if hot["kills"]:
+        kills = hot["kills"]
+        print(verdict("kills of a unit with a follower", kills, least=40))
+        print(verdict("kill to slice, median, s", hot["after"][0], most=0.3))
+        print(verdict("kills after which no slice was late", hot["in_time"], least=kills // 2 + 1))
+    print(verdict("a follower's CPU beside the unit's alone", cpu_ratio(used), most=1.1))
+
+
+def cpu_ratio(used: dict[str, float]) -> float | None:
+    """What a follower costs, as a multiple of the unit that has none; None: one was not run."""
+    own, alone = used.get("follower follower"), used.get("passive leader")
+    return own / alone if own is not None and alone else None
 
 
 def summary(rows: list[Kill], used: list[dict[str, float]]) -> dict[str, Any]:

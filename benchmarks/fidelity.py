@@ -37,6 +37,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from benchmarks import _fidelity_queries as queries
+from benchmarks._bars import Progress, verdict
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.cli.tentative import tentative
 from holdfast.deployment import UnitId
@@ -278,12 +279,14 @@ def main() -> None:
                 try:
                     drawn = np.random.default_rng(args.seed).permutation(len(driven.patterns()))
                     chosen = [driven.patterns()[k] for k in drawn[: args.patterns]]
-                    for lost in chosen[args.first : 2 if args.quick else args.last]:
+                    chosen = chosen[args.first : 2 if args.quick else args.last]
+                    progress = Progress(len(chosen))
+                    for lost in chosen:
                         losses.append(driven.lose(lost))
                         told = losses[-1]
                         print(
                             f"{name:10} {told.predicted:6.3f} {told.accuracy:6.3f}  "
-                            f"{', '.join(told.lost)}",
+                            f"{', '.join(told.lost)}  {progress.step()}",
                             flush=True,
                         )
                         if args.json:
@@ -308,6 +311,9 @@ def show(losses: Collection[Loss]) -> None:
                 f"{name:10}{len(own):10}{means[0]:11.3f}{means[1]:10.3f}{means[2]:8.3f}"
                 f"{max(one.error for one in own):9.3f}"
             )
+    error = statistics.fmean(one.error for one in losses) if losses else None
+    print(verdict("failure patterns", len(losses), least=20))
+    print(verdict("error of the prediction, mean", error, most=0.1))
 
 
 if __name__ == "__main__":

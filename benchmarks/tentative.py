@@ -32,6 +32,7 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 
+from benchmarks._bars import Progress, verdict
 from benchmarks._stream_common import end_on_terminate, scratch
 from holdfast.control.status import RunView
 from holdfast.deployment import UnitId
@@ -175,24 +176,28 @@ def main() -> None:
     ensure_archive()
     print(f"{'began':>8}{'tentative':>11}{'complete':>10}{'all exact':>11}{'':>9}")
     found: list[Loss] = []
-    for _ in range(1 if args.quick else args.runs):
+    runs = 1 if args.quick else args.runs
+    progress = Progress(runs)
+    for _ in range(runs):
         with scratch() as folder:
             one = one_run(folder, parse_time(args.after) if args.after else None)
         found.append(one)
         print(
             f"{one.began:8.2f}{one.tentative:11.2f}{one.complete:10.2f}"
-            f"{one.all_exact:11.2f}{one.sooner:8.1f}x  {'exact' if one.exact else 'NOT EXACT'}",
+            f"{one.all_exact:11.2f}{one.sooner:8.1f}x  {'exact' if one.exact else 'NOT EXACT'}"
+            f"  load {one.load:.1f}  {progress.step()}",
             flush=True,
         )
         if args.json:
             args.json.write_text(json.dumps([asdict(item) for item in found]))
     tentative = statistics.median(one.tentative for one in found)
     complete = statistics.median(one.complete for one in found)
+    sooner = statistics.median(one.sooner for one in found)
     print(
         f"median of {len(found)}: tentative {tentative:.2f} s, complete {complete:.2f} s, "
-        f"{statistics.median(one.sooner for one in found):.1f} times sooner; "
-        f"{sum(one.exact for one in found)} of {len(found)} exact"
+        f"{sooner:.1f} times sooner; {sum(one.exact for one in found)} of {len(found)} exact"
     )
+    print(verdict("times sooner than complete recovery, median", sooner, least=10))
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def test_a_schedule_with_followers_ends_verified(tmp_path, monkeypatch, name, se
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(30))
 def test_a_schedule_with_a_follower_and_forks_ends_verified(tmp_path, seed):
     """The sum has a follower, the two sources and the sinks have none: what loses a source goes on
     without it, and in the end every sink holds the exact rows and no tentative one.

@@ -19,6 +19,7 @@ from holdfast.pipeline.claims import claims
 from holdfast.rundir.spec import RunSpec
 from holdfast.runtime.launch.local import LaunchSettings
 from holdfast.runtime.launch.run import LocalRun, all_running
+from holdfast.runtime.spark.units.unit import DRAFT_EVERY
 from holdfast.verify.check import verify
 
 pytestmark = [pytest.mark.spark, pytest.mark.chaos, pytest.mark.timeout(600)]
@@ -106,6 +107,9 @@ class Started:
     def superseded(self):
         return {name for call in self.called() for name in call["supersedes"]}
 
+    def logs(self):
+        return "".join(path.read_text() for path in self.run.run_dir.glob("nodes/*.log"))
+
     def lose_left(self):
         self.run.kill_node(self.unit("left.0#0").node)
 
@@ -131,17 +135,23 @@ class Started:
         assert not self.tentative_totals()
 
 
+def _batch(view, name):
+    return next((unit.batch for unit in view.units if unit.unit == name), None) or -1
+
+
 def _epoch(view, name):
     return next((unit.epoch for unit in view.units if unit.unit == name), None) or -1
 
 
 def test_results_go_on_without_a_lost_source_and_are_exact_in_the_end(tmp_path, monkeypatch):
     """Tentative rows appear marked, apart and beyond the exact ones; the source comes back, and
-    every sink holds what a run without failures leaves.
+    every sink holds what a run without failures leaves. The fork's queries were planned before.
     """
     with Started(tmp_path, monkeypatch) as it:
+        it.wait_for(lambda view: _batch(view, "total.0#0") > DRAFT_EVERY, "enough batches")
         it.lose_left()
         it.await_tentative()
+        assert "total+1.0#0 takes the query that was planned beforehand" in it.logs()
         exact = it.unit("totals.0#0").epoch
         found = it.tentative_totals()
         lacking = [row for row in found if row["_missing"]]

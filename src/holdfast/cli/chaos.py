@@ -31,7 +31,15 @@ def chaos(
     schedule: Annotated[Path | None, typer.Option(help="A file of faults (YAML or JSON).")] = None,
     seed: Annotated[int | None, typer.Option(help="Draw the faults from this seed.")] = None,
     faults: Annotated[int, typer.Option(help="How many faults to draw.")] = 4,
-    kinds: Annotated[str, typer.Option(help="Kinds to draw from, by comma; default: all.")] = "",
+    kinds: Annotated[
+        str,
+        typer.Option(
+            help="Kinds to draw from, by comma; default: "
+            "kill,suspend,domain,coordinator,disk,tear. "
+            "There are also correlated (several nodes at once), coordinator-hang, tear-slice, "
+            "lose-slice and, of paths, mem, slp, thr, err."
+        ),
+    ] = "",
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, help="Node processes.")] = 2,
     spares: Annotated[int, typer.Option("--spares", "-s", min=0, help="Warm spare nodes.")] = 1,
     coordinators: Annotated[int, typer.Option(min=1, help="Coordinators; one leads.")] = 1,

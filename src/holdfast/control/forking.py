@@ -3,10 +3,13 @@
 A log is silent while its unit is down and no other replica of it runs. Once it has been so for
 longer than `Tentative.after_s`, all units downstream of it, up to the sinks, go on in a fork: each
 on the node of its exact unit, which waits for the input and so costs hardly anything. What a fork
-is stands on record (`holdfast.streams.fork`); here is decided only when it begins and ends. What
-falls silent later, above the same sinks, is left out by the fork's units themselves; what concerns
-other sinks as well ends it, and a larger one begins. What serves sinks of higher priority is
-started first; sinks of priority 0, and what nobody else needs, wait for their input.
+is stands on record (`holdfast.streams.fork`); here is decided only when it begins and ends. When
+several nodes fail at once they are not found dead at once: a fork also leaves out what runs where
+the connection has just broken, and covers all that is silent above its sinks, so that one fork is
+enough. What falls silent later, above the same sinks, is left out by the fork's units themselves;
+what concerns other sinks as well, or leaves more than it covers to go on with, ends it, and a
+larger one begins. What serves sinks of higher priority is started first; sinks of priority 0, and
+what nobody else needs, wait for their input.
 
 A fork ends when the exact sinks have come where it was when its input was back. It also ends, with
 an explanation, when it is too old or too far ahead, when one of its units fails again and again,
@@ -16,10 +19,11 @@ its fork in the journal, and gives the commands again that it may not have given
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from holdfast.control.commands import EndFork, PutFork, StartUnit, StopUnit
+from holdfast.control.concern import Concern
 from holdfast.control.events import UnitReport
 from holdfast.control.facts import (
     ForkBegan,
@@ -67,6 +71,8 @@ class Connections(Protocol):
 
     def connected_since(self, node: str) -> float | None: ...
 
+    def broke(self, node: str) -> bool: ...
+
 
 class Run(Protocol):
     """What it sees of the run."""
@@ -108,7 +114,7 @@ class Forking:
         self._policy = policy
         self._reads = reads
         self._intervals = intervals
-        self._worth = _worth(reads, policy.priorities)
+        self._concern = Concern(reads, policy.priorities)
         self._slack = slack
         self._out = out
         self.reports: dict[str, UnitReport] = {}
@@ -226,7 +232,10 @@ class Forking:
             self._begin(moment, due, silent)
 
     def _begin(self, moment: Moment, due: set[UnitId], silent: Mapping[UnitId, float]) -> None:
-        forked = self._downstream(due)
+        suspects = self._suspects(silent)
+        down = {*silent, *suspects}
+        due = due | {unit for unit in suspects if unit.segment in self._policy.at_once}
+        forked = self._concern.covers({u.segment for u in due}, {u.segment for u in down})
         exact = [
             record.unit
             for record in self._units.units.values()
@@ -235,10 +244,9 @@ class Forking:
         if not exact:
             return
         number = self._state.next_number
-        first = min(silent[unit] for unit in due)
-        down = tuple(sorted(silent))
+        first = min(silent[unit] for unit in due if unit in silent)
         names = ", ".join(map(str, sorted(due)))
-        sinks = [name for name in self._ends() if name in forked]
+        sinks = [name for name in self._concern.sinks if name in forked]
         shares = [(name, self._policy.predicted(name, map(str, down))) for name in sinks]
         self._out.record(
             ForkBegan(
@@ -246,7 +254,7 @@ class Forking:
                 cause=moment.cause,
                 fork=number,
                 units=tuple(unit.forked(number) for unit in exact),
-                silent=down,
+                silent=tuple(sorted(down | self._without_input(down))),
                 reason=f"{names} gone for {moment.now - first:.1f} s",
                 fidelity=tuple((name, share) for name, share in shares if share is not None),
             )
@@ -287,9 +295,10 @@ class Forking:
         if ahead > policy.most_epochs:
             return f"it is {ahead} epochs ahead of the exact results", True
         due = {unit for unit, since in silent.items() if self._due(unit, since, moment.now)}
-        if not self._downstream(due) <= segments:
+        more = self._concern.uncovered({u.segment for u in due}, self._silenced(silent), segments)
+        if more:
             names = ", ".join(map(str, sorted(due)))
-            return f"{names} gone as well, which concerns more sinks", False
+            return f"{names} gone as well, which concerns {more}", False
         if any(self._downstream({unit}) & segments for unit in silent):
             self._target = None
             return None, False
@@ -304,7 +313,7 @@ class Forking:
 
     def _sinks(self, live: ForkRecord, segments: set[str]) -> list[tuple[UnitId, int, int]]:
         """The fork's sinks, or what comes next to them: how far each is, and its exact unit."""
-        ends = [name for name in self._ends() if name in segments]
+        ends = [name for name in self._concern.sinks if name in segments]
         last = ends or [name for name in self._reads if name in segments][-1:]
         return [
             (unit.unit, self.reports[name].epoch, self._signs.epoch(unit.unit.exact))
@@ -343,7 +352,7 @@ class Forking:
 
     def _place(self, moment: Moment, live: ForkRecord) -> None:
         """Every unit of a fork runs where its exact one stands; first what is worth most."""
-        worth = self._worth
+        worth = self._concern.worth
         for unit in sorted(live.units.values(), key=lambda one: -worth[one.unit.exact.segment]):
             if unit.node is not None:
                 continue
@@ -393,38 +402,48 @@ class Forking:
         if not any(other.phase == "running" for other in others):
             found[own] = min(since, found.get(own, since))
 
+    def _suspects(self, silent: Collection[UnitId]) -> set[UnitId]:
+        """Exact units of which nothing runs but where a connection has just broken.
+
+        Their nodes may come back in a moment: then their logs are read again.
+        """
+        found = set()
+        for record in self._units.units.values():
+            unit = record.unit
+            own = UnitId(segment=unit.segment, shard=unit.shard, change=unit.change)
+            running = [
+                one.node
+                for one in (record, *self._units.partners(unit))
+                if one.phase == "running" and one.node is not None
+            ]
+            if own not in silent and running and all(map(self._connections.broke, running)):
+                found.add(own)
+        return found
+
+    def _without_input(self, down: Collection[UnitId]) -> set[UnitId]:
+        """Exact units whose forks will give nothing, so that nobody waits for them as well."""
+        mute = self._concern.mute(self._silenced(down)).difference(self._concern.sinks)
+        return {
+            record.unit
+            for record in self._units.units.values()
+            if record.unit.segment in mute and not record.unit.replica
+        }
+
+    def _silenced(self, silent: Collection[UnitId]) -> set[str]:
+        """Segments all of whose units are silent."""
+        loud = {
+            record.unit.segment
+            for record in self._units.units.values()
+            if not record.unit.replica and record.unit not in silent
+        }
+        return set(self._reads) - loud
+
     def _due(self, unit: UnitId, since: float, now: float) -> bool:
         after = 0.0 if unit.segment in self._policy.at_once else self._policy.after_s
         return after is not None and bool(self._downstream({unit})) and now - since >= after
 
     def _downstream(self, units: Iterable[UnitId]) -> set[str]:
-        """Segments that read what some units make, and all behind them that are worth it."""
-        made = {unit.segment for unit in units}
-        found: set[str] = set()
-        for name, read in self._reads.items():
-            if self._worth[name] and not (made | found).isdisjoint(read):
-                found.add(name)
-        return found
-
-    def _ends(self) -> list[str]:
-        return _ends(self._reads)
-
-
-def _ends(reads: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Segments that nobody reads: the sinks."""
-    read = {name for names in reads.values() for name in names}
-    return [name for name in reads if name not in read]
-
-
-def _worth(
-    reads: Mapping[str, tuple[str, ...]], priorities: Mapping[str, float]
-) -> dict[str, float]:
-    """Segment to the highest priority of a sink that needs it."""
-    found = dict.fromkeys(reads, 0.0) | {name: priorities.get(name, 1.0) for name in _ends(reads)}
-    for name, read in reversed(list(reads.items())):
-        for one in read:
-            found[one] = max(found.get(one, 0.0), found[name])
-    return found
+        return self._concern.downstream({unit.segment for unit in units})
 
 
 def _start(moment: Moment, unit: ForkUnit, node: str) -> StartUnit:

@@ -124,6 +124,11 @@ class NodeSigns:
         vitals = self.nodes.get(node)
         return vitals.connected_at if vitals is not None and vitals.connected else None
 
+    def broke(self, node: str) -> bool:
+        """Whether it was connected to this coordinator and is not any more."""
+        vitals = self.nodes.get(node)
+        return vitals is not None and not vitals.connected and vitals.connected_at > 0.0
+
     def forgive(self, now: float) -> None:
         """The coordinator stood still: silence until now says nothing."""
         for node in self.nodes.values():

@@ -33,14 +33,34 @@ class Tentative:
     def predicted(self, sink: str, missing: Iterable[str]) -> float | None:
         """The share of the input that a sink's rows reflect without some units; None: unknown.
 
-        Of more units than were planned for, the smallest share that any of them alone leaves.
+        Of more units than were planned for it is made up of what is known of pairs.
         """
         known = self.fidelity.get(sink, {})
         names = sorted(missing)
         whole = known.get(" ".join(names))
         if whole is not None or not names:
             return 1.0 if whole is None else whole
-        return min((known[name] for name in names if name in known), default=None)
+        return _estimated(known, [name for name in names if name in known])
+
+
+def _estimated(known: Mapping[str, float], names: list[str]) -> float | None:
+    """A share from those without single units and pairs; None: nothing is known.
+
+    Each unit takes away what it does beside the other one with which it has most in common: nothing
+    if that feeds it, all of its own if they have nothing in common. No pair leaves less.
+    """
+    if not names:
+        return None
+    first, *others = sorted(names, key=lambda name: known[name])
+    share = least = known[first]
+    done = [first]
+    for name in others:
+        pairs = {other: known.get(" ".join(sorted((name, other)))) for other in done}
+        both = {other: left for other, left in pairs.items() if left is not None}
+        share -= min((known[other] - left for other, left in both.items()), default=0.0)
+        least = min([least, *both.values()])
+        done.append(name)
+    return max(0.0, min(share, least))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The options of `holdfast chaos`, without running anything."""
 
 import json
+from typing import get_args, get_type_hints
 
 import pytest
 import typer
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from holdfast.cli.chaos import chaos
 from holdfast.errors import BadInputError
+from holdfast.faults.schedule import DRAWN, FAULT_KINDS
 
 pytestmark = pytest.mark.unit
 
@@ -23,6 +25,15 @@ def cli():
 @pytest.fixture
 def run(tmp_path):
     return write_run_of_app(tmp_path)
+
+
+def test_help_says_what_is_drawn_by_default_and_what_else_there_is():
+    """All that can be drawn without a target or a text of its own."""
+    _, option = get_args(get_type_hints(chaos, include_extras=True)["kinds"])
+    text = str(option.help)
+    assert ",".join(DRAWN) in text
+    others = set(FAULT_KINDS) - {*DRAWN, "poison", "scale"}
+    assert [kind for kind in others if kind not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from tests.unit.control.world import POLICY, World, acts, facts
@@ -55,6 +56,48 @@ def world(*, after_s: float | None = 2.0, made=Forked, **tentative):
         for node in list(made.nodes):
             made.run(node)
     assert made.all_running()
+    return made
+
+
+LANES = tuple(UnitId(segment=name) for name in ("a", "a-once", "b", "b-once", "c", "sum", "sums"))
+A, A_ONCE, B, B_ONCE, C, SUM, SUMS = LANES
+
+
+class Lanes(World):
+    """Two lanes of a source and what reads it, a third source, and a sum of all."""
+
+    reads: ClassVar = {
+        "a": (),
+        "a-once": ("a",),
+        "b": (),
+        "b-once": ("b",),
+        "c": (),
+        "sum": ("a-once", "b-once", "c"),
+        "sums": ("sum",),
+    }
+
+
+APART = (("a", "a-once"), ("b", "b-once"), ("c", "sum", "sums"))
+
+
+def lanes(places=APART, **tentative):
+    """Each lane on a node of its own, the rest on a third one."""
+    policy = replace(
+        POLICY,
+        workers=len(places),
+        max_units_per_node=max(map(len, places)),
+        together=tuple(tuple(f"{name}.0#0" for name in names) for names in places),
+        tentative=Tentative(after_s=2.0, **tentative),
+    )
+    made = Lanes(units=LANES, policy=policy)
+    for number in range(len(places)):
+        made.join(f"n{number}")
+    for _ in range(4):
+        made.now += 0.25
+        for node in list(made.nodes):
+            made.run(node)
+    assert made.all_running()
+    assert len({made.where(UnitId(segment=names[0])) for names in places}) == len(places)
     return made
 
 
@@ -214,6 +257,61 @@ def test_a_correlated_failure_is_one_fork():
     assert [str(unit) for unit in live(made).silent] == ["join.0#0", "left.0#0", "right.0#0"]
     placed = [fact.unit.segment for fact in made.journal if fact.kind == "fork_placed"]
     assert placed == ["out+1", "other+1"]
+
+
+def test_a_correlated_failure_that_is_seen_one_by_one_is_one_fork():
+    """A node is known to be dead, of the other only the connection has broken so far."""
+    made = lanes(at_once=("a", "a-once", "b", "b-once"))
+    gone, other = made.where(A), made.where(B)
+    made.disconnect(other)
+    made.exit(gone)
+    assert "fork_began" in facts(made.tick(0.02))
+    assert {str(unit) for unit in live(made).silent} == {str(u) for u in (A, A_ONCE, B, B_ONCE)}
+    del made.nodes[other]
+    got = made.advance(5.0, step=0.1)
+    assert made.coordinator.state.nodes.keys().isdisjoint({gone, other})
+    assert "fork_ended" not in facts(got)
+    assert "fork_began" not in facts(got)
+
+
+def test_a_second_loss_above_the_same_sink_is_in_the_fork_of_the_first():
+    """Though it is due only some time later."""
+    made = lanes()
+    kill(made, A)
+    made.advance(0.5)
+    kill(made, B)
+    got = made.advance(5.0, step=0.1)
+    assert facts(got).count("fork_began") == 1
+    assert "fork_ended" not in facts(got)
+    assert "b-once+1.0#0" in live(made).units
+
+
+def test_who_has_no_input_left_is_not_waited_for():
+    """The fork of what reads a lost source alone gives nothing: it is silent from the beginning."""
+    made = lanes((("a",), ("a-once", "b", "b-once", "c", "sum", "sums")))
+    kill(made, A)
+    made.advance(2.5)
+    assert [str(unit) for unit in live(made).silent] == ["a.0#0", "a-once.0#0"]
+    assert "a-once+1.0#0" in live(made).units  # it goes on by itself when its input is back
+
+
+def test_who_has_not_found_a_new_coordinator_yet_is_no_suspect():
+    """Only a connection that it had can have broken."""
+    made = lanes(at_once=("a", "a-once"))
+    kill(made, A)
+    made.restart_coordinator()
+    assert "fork_began" in facts(made.tick(0.02))
+    assert {str(unit) for unit in live(made).silent} == {"a.0#0", "a-once.0#0"}
+
+
+def test_a_lane_that_goes_while_a_fork_lives_leaves_it_alone():
+    """No input is left to what the fork does not cover: its units leave that out themselves."""
+    made = lanes()
+    kill(made, A)
+    assert "fork_began" in facts(made.advance(2.5))
+    kill(made, B)
+    assert "fork_ended" not in facts(made.advance(5.0))
+    assert live(made).number == 1
 
 
 def test_a_fork_waits_where_its_exact_unit_has_no_place():

@@ -48,7 +48,7 @@ MODULES = {
     "recovery": {"state.recovery_state"},
     "handover": {"state.unit_state"},
     "paths": {"state.path_state", "state.unit_state", "hot", "lingering", "probing"},
-    "forking": {"state.fork_state", "state.recovery_state", "state.unit_state"},
+    "forking": {"concern", "state.fork_state", "state.recovery_state", "state.unit_state"},
 }
 # Of modules that hold more than one machine's.
 NAMES = {

@@ -33,6 +33,7 @@ def create_spark(run_dir: Path, node: str, spec: RunSpec) -> UnitHost:
         run_dir,
         scratch=scratch_path(run_dir, node),
         predict=spec.policy.tentative.predicted,
+        forks=spec.policy.tentative.after_s is not None,
         **dict(spec.options),
     )
 

@@ -46,6 +46,7 @@ from holdfast.runtime.spark.frames.tables import fix_tables
 from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import NODE_SETTINGS, start_session
 from holdfast.runtime.spark.start.warmup import warm_up
+from holdfast.runtime.spark.units.drafts import Drafts
 from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
@@ -91,8 +92,9 @@ class SparkUnitHost:
         spark: SparkSession | None = None,
         scratch: Path | None = None,
         predict: Predict = lambda *_: None,
+        forks: bool = False,
     ) -> None:
-        """Args as elsewhere; `sabotage`: faults can be put into the functions of paths."""
+        """Args as elsewhere; `sabotage`: faults can be put into paths; `forks`: some may come."""
         self._deployment = deployment
         self._pipeline = pipeline
         self._root = Path(run_dir).resolve()
@@ -101,7 +103,7 @@ class SparkUnitHost:
         self._ack_levels, self._trim_every = ack_levels, trim_every
         self._partitions = partitions
         self._sabotage = sabotage
-        self._probes = Probes()
+        self._probes, self._drafts = Probes(), Drafts(wanted=forks)
         self._predict = predict
         """What share of the input results reflect that are computed without some of it."""
         self._spark = spark
@@ -216,6 +218,7 @@ class SparkUnitHost:
 
     def close(self) -> None:
         self._probes.close()
+        self._drafts.close()
         with self._lock:
             units = list(self._units.values())
             self._units.clear()
@@ -312,7 +315,7 @@ class SparkUnitHost:
             context = replace(context, lead=lead_of(context))
         match segment.kind:
             case "inner":
-                return self._spark_unit(context, clone_from=clone_from)
+                return self._spark_unit(context, clone_from=clone_from, drafts=self._drafts)
             case "source" if self._is_native(segment):
                 return NativeSourceUnit(
                     context,
@@ -345,7 +348,8 @@ class SparkUnitHost:
         """A unit of a fork: of what reads, as sources have nothing to go on without."""
         log = context.log
         if context.segment.kind == "inner":
-            return ForkedUnit(context, **self._query_settings(context), clone_from=None)
+            settings = self._query_settings(context)
+            return ForkedUnit(context, **settings, clone_from=None, drafts=self._drafts)
         log.claim(context.name, context.generation)
         exact = log.newest_batch(context.unit.exact.name)
         if isinstance(log, ForkedLog):
@@ -393,8 +397,7 @@ class SparkUnitHost:
         """Take over a unit that needs no checkpoint, or refuse one that could only wait."""
         log = context.log
         log.claim(context.name, context.generation, context.replica)
-        first = thread_start(log, context.unit)
-        require_start(log, context.deployment, context.unit, first=first)
+        require_start(log, context.deployment, context.unit, first=thread_start(log, context.unit))
 
     def _own_pipeline(self, context: UnitContext) -> Pipeline:
         """The pipeline as a unit runs it: of a split, on the path that its change names."""
@@ -413,13 +416,18 @@ class SparkUnitHost:
         return self._pipeline.replaced(change)
 
     def _spark_unit(
-        self, context: UnitContext, *, clone_from: int | None, pipeline: Pipeline | None = None
+        self,
+        context: UnitContext,
+        *,
+        clone_from: int | None,
+        pipeline: Pipeline | None = None,
+        drafts: Drafts | None = None,
     ) -> SparkUnit:
-        settings = self._query_settings(context, pipeline)
         return SparkUnit(
             context,
-            **settings,
+            **self._query_settings(context, pipeline),
             clone_from=clone_from,
+            drafts=drafts,
             rehearse=lambda: self._rehearse(context.segment),
         )
 
@@ -485,9 +493,7 @@ class SparkUnitHost:
         return ExporterUnit(context, make_delivery(operator.sink, **place), schema)
 
     def _crash(self) -> Crash:
-        if not os.environ.get(CRASH_VARIABLE):
-            return Crash()
-        return crash_plan(self._jvm_pid())
+        return crash_plan(self._jvm_pid()) if os.environ.get(CRASH_VARIABLE) else Crash()
 
     def _jvm_pid(self) -> int:
         jvm: Any = self.session()._jvm  # noqa: SLF001 - no public way to the process id

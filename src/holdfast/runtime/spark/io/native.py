@@ -53,15 +53,27 @@ class NativeSource:
         """`failed` is told which batch could not be planned, and why: Spark only knows that."""
         self.asked_at = 0.0
         """When Spark last asked what to read, wall-clock seconds: it is ready then."""
-        self._spec = spec
-        self._reader = LogReader(spec, log=log, watch=_NodeWait(watch, stopping))
-        self._failed = failed
+        self.serve(spec, log=log, watch=watch, stopping=stopping, failed=failed)
         self._planning = threading.Lock()
         """Spark may ask for several inputs at once; the reader is for one thread."""
         self._name = f"{spec.unit}-{spec.generation}-{uuid.uuid4().hex}"
         self._planners = java_class(spark, "holdfast.Planners")
         start_callbacks(spark)
         self._planners.put(self._name, self)
+
+    def serve(
+        self,
+        spec: ReaderSpec,
+        *,
+        log: SliceLog,
+        watch: Watch,
+        stopping: threading.Event,
+        failed: Callable[[int, BaseException], None],
+    ) -> None:
+        """Answer for this unit; to be called before its query is started."""
+        self._spec = spec
+        self._reader = LogReader(spec, log=log, watch=_NodeWait(watch, stopping))
+        self._failed = failed
 
     def rows(self, spark: SparkSession, index: int) -> DataFrame:
         """An input as a streaming frame; with a column that only ticks have, if there are any."""

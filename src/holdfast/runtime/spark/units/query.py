@@ -1,7 +1,8 @@
 """A unit's query as far as it can be planned before there is a checkpoint to begin with.
 
 Functions are called, frames analysed, what it reads and writes is settled: about half of what the
-start of a query costs. Who waits to be born has done all this when its parents hand over.
+start of a query costs. Who waits to be born has done all this when its parents hand over; for a
+fork it was done before there was one (`adopt`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from holdfast.deployment import Segment
 from holdfast.pipeline import Pipeline
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.spark.frames.compile import (
@@ -39,6 +41,8 @@ class PlannedQuery:
     """All of a query but its start; to be closed, started or not."""
 
     spec: ReaderSpec
+    segment: Segment
+    """As it was planned for."""
     skips: Mapping[int, Skip]
     """What batches leave out while it runs."""
     share: Share
@@ -98,7 +102,7 @@ def plan_query(
     spec = replace(
         _spec(context, share, inputs),
         partitions=partitions,
-        skips={number: skip.rows for number, skip in skips.items()},
+        skips=_skipped(skips),
         heed_repairs=heed_repairs,
     )
     side = choose_side(
@@ -117,6 +121,7 @@ def plan_query(
         column = event_column(pipeline, result.schema)
         return PlannedQuery(
             spec=spec,
+            segment=segment,
             skips=skips,
             share=share,
             side=side,
@@ -128,6 +133,38 @@ def plan_query(
     except BaseException:
         side.close()
         raise
+
+
+def adopt(
+    draft: PlannedQuery,
+    context: UnitContext,
+    *,
+    skips: Mapping[int, Skip],
+    heed_repairs: int,
+    stopping: threading.Event,
+    failed: Callable[[int, BaseException], None],
+) -> PlannedQuery | None:
+    """A query that was planned for another unit of the same shard, as that of a unit.
+
+    Args as for `plan_query`. None: it has to be planned anew, as reading tasks know whose they are,
+    or the segment or the shard is not the one it was planned for.
+    """
+    share, known = share_of(context), draft.spec
+    spec = replace(
+        _spec(context, share, known.inputs),
+        partitions=known.partitions,
+        skips=_skipped(skips),
+        heed_repairs=heed_repairs,
+    )
+    same = context.segment == draft.segment and share.ranks == known.groups
+    side = draft.side.adopt(context, spec, stopping=stopping, failed=failed) if same else None
+    if side is None:
+        return None
+    return replace(draft, spec=spec, skips=skips, share=share, side=side)
+
+
+def _skipped(skips: Mapping[int, Skip]) -> dict[int, Mapping[str, tuple[int, ...]]]:
+    return {number: skip.rows for number, skip in skips.items()}
 
 
 def _spec(context: UnitContext, share: Share, inputs: tuple[InputSpec, ...]) -> ReaderSpec:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -31,6 +31,9 @@ from holdfast.storage import Storage
 class Side(Protocol):
     """Reading and writing of one query."""
 
+    adopts: ClassVar[bool]
+    """Whether its query can become that of another unit."""
+
     @property
     def rows(self) -> Rows:
         """Makes the frame of an input."""
@@ -49,6 +52,17 @@ class Side(Protocol):
 
     def ready_at(self) -> float:
         """When Spark was ready for the batch in hand, wall-clock seconds."""
+        ...
+
+    def adopt(
+        self,
+        context: UnitContext,
+        spec: ReaderSpec,
+        *,
+        stopping: threading.Event,
+        failed: Callable[[int, BaseException], None],
+    ) -> Side | None:
+        """The same for another unit, in place of this one; None: that cannot be."""
         ...
 
     def close(self) -> None:
@@ -78,6 +92,7 @@ def choose_side(
 class PythonSide:
     """Python workers read, wait and write."""
 
+    adopts: ClassVar[bool] = False
     context: UnitContext
     spec: ReaderSpec
     checkpoint: Storage
@@ -108,6 +123,17 @@ class PythonSide:
     def ready_at(self) -> float:
         return self.context.wall.now()
 
+    def adopt(
+        self,
+        context: UnitContext,  # noqa: ARG002 - as everywhere
+        spec: ReaderSpec,  # noqa: ARG002
+        *,
+        stopping: threading.Event,  # noqa: ARG002
+        failed: Callable[[int, BaseException], None],  # noqa: ARG002
+    ) -> Side | None:
+        """What workers are told is part of the query."""
+        return None
+
     def close(self) -> None:
         """Workers are Spark's."""
 
@@ -116,6 +142,7 @@ class PythonSide:
 class NativeSide:
     """Java reads and writes; this process decides what, and waits."""
 
+    adopts: ClassVar[bool] = True
     context: UnitContext
     source: NativeSource
 
@@ -139,6 +166,20 @@ class NativeSide:
 
     def ready_at(self) -> float:
         return self.source.asked_at
+
+    def adopt(
+        self,
+        context: UnitContext,
+        spec: ReaderSpec,
+        *,
+        stopping: threading.Event,
+        failed: Callable[[int, BaseException], None],
+    ) -> Side | None:
+        """Java asks for what it is to read, whoever answers."""
+        self.source.serve(
+            spec, log=context.log, watch=context.watch, stopping=stopping, failed=failed
+        )
+        return NativeSide(context=context, source=self.source)
 
     def close(self) -> None:
         self.source.close()

@@ -35,6 +35,7 @@ from holdfast.runtime.spark.frames.compile import OperatorError
 from holdfast.runtime.spark.io.publish import Written
 from holdfast.runtime.spark.io.reader import StoppedError, rows_read
 from holdfast.runtime.spark.units.beginning import keep_commit, refuse_or_rebuild
+from holdfast.runtime.spark.units.drafts import Drafts
 from holdfast.runtime.spark.units.life import QueryLife, end_query
 from holdfast.runtime.spark.units.partners import clone_partner
 from holdfast.runtime.spark.units.promise import keep_promised
@@ -47,11 +48,13 @@ from holdfast.runtime.units.chores import Chores
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
-from holdfast.streams.records import Range, Slice
+from holdfast.streams.records import Range, Skip, Slice
 from holdfast.streams.unit import Ended, Position
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""
+DRAFT_EVERY = 12
+"""Batches between two looks whether a fork's query is planned: the first ones are hard work."""
 
 
 class BatchFailedError(HoldfastError):
@@ -72,8 +75,11 @@ class SparkUnit:
         clone_from: int | None,
         partitions: int = 1,
         rehearse: Callable[[], None] = lambda: None,
+        drafts: Drafts | None = None,
     ) -> None:
-        """Args as elsewhere; `rehearse`: called by a unit that waits for others to hand over."""
+        """Args as elsewhere; `rehearse`: called by a unit that waits for others to hand over;
+        `drafts`: has the queries of forks planned beforehand.
+        """
         self.context = context
         self.progress = Progress(context.unit, context.generation)
         self._spark = spark
@@ -90,7 +96,7 @@ class SparkUnit:
         """The query that runs."""
         self._ahead: PlannedQuery | None = None
         """One that was planned before there was a checkpoint for it."""
-        self._rehearse = rehearse
+        self._rehearse, self._drafts = rehearse, drafts or Drafts(wanted=False)
         self._adopted: set[int] = set()
         """Batches that failed here and are published, so need not be run."""
         self._heed_repairs = -1
@@ -164,6 +170,7 @@ class SparkUnit:
         finally:
             if self._ahead is not None:
                 self._ahead.close()
+            self._drafts.drop(self.context.name)
             self.context.lead.let_go()
 
     def _prepare(self) -> None:
@@ -225,13 +232,17 @@ class SparkUnit:
 
     def _plan(self) -> PlannedQuery:
         context = self.context
+        return self._plan_for(skips_to_use(context.log, context.name, self._stored))
+
+    def _plan_for(self, skips: Mapping[int, Skip]) -> PlannedQuery:
+        context = self.context
         return plan_query(
             context,
             self._spark,
             self._pipeline,
             self._schemas,
             partitions=self._partitions,
-            skips=skips_to_use(context.log, context.name, self._stored),
+            skips=skips,
             heed_repairs=self._heed_repairs,
             checkpoint=self._checkpoint(context.generation),
             stopping=self._stopping,
@@ -383,6 +394,9 @@ class SparkUnit:
             files = StateFiles(checkpoint)
             files.scan()
             self.progress.tell(state_bytes=files.restore_bytes)
+        drafts = self._planned.side.adopts and number % DRAFT_EVERY == DRAFT_EVERY - 1
+        if self._chores.take("draft", due=drafts):
+            self._drafts.ask(context.name, lambda: self._plan_for({}))
         context.crash.at("before-commit", context.name, number)
 
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> Slice:
