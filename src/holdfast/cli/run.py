@@ -118,6 +118,7 @@ def run(
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.check import made_pipeline, note, sound_pipeline
+    from holdfast.cli.growth import say_growth
     from holdfast.cli.learning import keep_plan, promised_by, replan_run
     from holdfast.cli.resume import (
         Starts,
@@ -153,6 +154,8 @@ def run(
         snapshot=snapshot,
         replicate=replicate or (),
     )
+    if grows := say_growth(planned):
+        note(grows)
     count = plan_nodes(planned, nodes)
     require_apart(deployment, nodes=count, domains=domains)
 

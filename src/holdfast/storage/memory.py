@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from holdfast.storage.identity import new_id
 from holdfast.storage.interface import Bytes, Edit, Span
 
 
@@ -180,6 +181,9 @@ class MemoryStorage:
                 made[name] = data
             step(done)
         self._appear(target, made)
+
+    def workplace(self, target: str) -> str:
+        return f"{target}-{new_id()}.cloning"
 
     def remove_folder(self, folder: str, *, aside: str) -> None:  # noqa: ARG002 - gone at once
         start = self._folder(folder)
