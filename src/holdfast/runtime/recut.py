@@ -352,8 +352,11 @@ class Recut:
         if not restated(self._log, owner, segment):
             return
         told = all(child.of is not None for child in self._log.carriers(owner.name))
-        if not segment.key or not told:
+        whole = segment.shards == segment.max_shards == 1  # nothing is divided then
+        if not told or not (segment.key or whole):
             raise _CannotError(f"{kept} has other shards", SCALE)
+        if whole:
+            return
         try:
             check_restating(self._log, replace(segment, name=owner.name))
         except BadInputError as error:

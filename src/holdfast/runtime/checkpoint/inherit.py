@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.deployment import Segment, UnitId
+from holdfast.deployment import KEY_GROUPS, Segment, UnitId
 from holdfast.deployment.blocks import Block, block_of, groups_between
 from holdfast.errors import BadInputError
 from holdfast.rundir.layout import generation_word
@@ -59,7 +59,8 @@ def inherit(
     mine = owned(log.child(name), segment)
     given = {parent: owned(log.child(parent), segment) for parent, _ in parents}
     linked = all(may_link(one, mine) for one in given.values())
-    if not linked and (rewrite is None or not segment.key):
+    whole = mine.block.of == 1 and len(mine.groups) == KEY_GROUPS
+    if not linked and (rewrite is None or not (segment.key or whole)):
         raise BadInputError(
             f"it is to take over the state of {', '.join(given)}, which cannot be divided",
             where=name,

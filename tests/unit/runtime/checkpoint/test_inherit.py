@@ -18,6 +18,8 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import rescale
 from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.records import Child
+from holdfast.streams.steps import Put, changes
 
 pytestmark = pytest.mark.unit
 
@@ -155,6 +157,22 @@ def test_a_rewriting_that_fails_leaves_nothing(undivided):
         restated(undivided, Spark(failing=True))
     assert undivided.store.folders("checkpoints/count.1#0") == []
     restated(undivided, Spark())
+
+
+def test_one_who_takes_all_of_the_state_needs_no_key(undivided):
+    """Shards become one again: nothing has to be told apart."""
+    (change,) = rescale(undivided, FIXED, 2, reason="test")
+    keyless = replace(FIXED, key=())
+    whole = Child(unit="count.3#0", segment="count", groups=(0, 128), of=1)
+    change = replace(change, number=3, parents=(), children=(whole,))
+    undivided.records.execute(Put(changes("count"), 3, change))
+    spark, names = Spark(), ("count.2#0", "count.1#2")
+    for name, block in zip(names, even_blocks(2, 4), strict=True):
+        put_checkpoint(undivided.store, f"checkpoints/{name}/000001", block, batch=0)
+    unit, parents = UnitId.parse("count.3#0"), [(name, 8) for name in names]
+    inherit(undivided, unit, 1, parents, keyless, rows=1, crash=Crash(), rewrite=spark)
+    (stage,) = spark.stages
+    assert (stage.sources, stage.partitions) == ((("from-0", 0), ("from-1", 0)), 1)
 
 
 def test_state_that_nobody_can_lay_out_is_not_divided(undivided):

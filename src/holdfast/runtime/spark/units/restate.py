@@ -134,6 +134,8 @@ class _Moving:
         rows = DataFrame(first, self._spark)
         for name, spark_batch in self._stage.sources[1:]:
             rows = rows.unionAll(self._store(name, spark_batch, options))
+        if self._stage.partitions == 1 and len(self._groups) == KEY_GROUPS:
+            return rows.repartition(1)  # all of it, wherever it belongs
         columns = self._columns(rows.schema)
         group = F.pmod(F.hash(*columns), F.lit(KEY_GROUPS))
         if len(self._groups) < KEY_GROUPS:
