@@ -1,8 +1,9 @@
 """A run that goes on with other cuts, in a process of its own that can be killed at any step.
 
 Usage: recut_driver.py RUN GENERATION CUTS BATCHES [OPERATOR[=EPOCH]]
-CUTS: `all`, `none` or operators by comma. BATCHES: how many more every sink must have delivered; 0:
-begin only, run nothing. OPERATOR: what a second sink reads, added at that epoch if one is given.
+CUTS: `all`, `none` or operators by comma; `none/4x3` declares max_shards=4 and three shards of the
+sums. BATCHES: how many more every sink must have delivered; 0: begin only, run nothing. OPERATOR:
+what a second sink reads, added at that epoch if one is given.
 """
 
 from __future__ import annotations
@@ -29,12 +30,20 @@ def labelled(frame):
     return frame.selectExpr("key", "total", "concat('sum of ', key) AS label")
 
 
-def pipeline(late: str = "") -> Pipeline:
-    """With a second sink behind an operator, if one is given."""
+def pipeline(late: str = "", shards: str = "") -> Pipeline:
+    """With a second sink behind an operator, and shards of the sums, if they are given."""
+    most, _, number = shards.partition("x")
     made = Pipeline("recut", event_time=("ts", "1 second"), epoch="0.2s")
     source = made.source("events", Generator(events, "ts timestamp, key string, value bigint"))
     double = source.map("double", doubled)
-    summed = double.aggregate("sum", totals, key="key", output="upsert")
+    summed = double.aggregate(
+        "sum",
+        totals,
+        key="key",
+        output="upsert",
+        max_shards=int(most) if most else None,
+        shards=int(number or 1),
+    )
     made.sink("out", summed.map("label", labelled, takes_upserts=True), Parquet("out"))
     if late:
         made.sink("late", {"double": double, "sum": summed}[late], Parquet("late"))
@@ -66,7 +75,8 @@ def begun(run: Path, app: Pipeline, cuts: str, late: str) -> Deployment:
 
 def main(run: Path, generation: int, cuts: str, batches: int, late: str = "") -> int:
     operator, _, epoch = late.partition("=")
-    app, log = pipeline(operator), SliceLog(run)
+    cuts, _, shards = cuts.partition("/")
+    app, log = pipeline(operator, shards), SliceLog(run)
     deployment = begun(run, app, cuts, epoch)
     if not batches:
         return 0

@@ -7,7 +7,9 @@ Started by tests in a process group of its own, so that a crash point can kill a
 
 import datetime as dt
 import sys
+from pathlib import Path
 
+import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from tests.spark.in_process import Running
 
@@ -34,6 +36,11 @@ def windows(frame):
     )
 
 
+def scattered(frame):
+    """The same over rows that lie elsewhere: fine in one partition, and by no key in several."""
+    return windows(frame.repartition(2, "value"))
+
+
 def doubled(frame):
     return frame.withColumn("value", F.col("value") * 2)
 
@@ -42,22 +49,25 @@ def halved(frame):
     return frame.withColumn("value", (F.col("value") / 2).cast("bigint"))
 
 
-def pipeline(*, mapped=False):
-    """With or without a map that keeps no state and scales as well."""
+def pipeline(*, mapped=False, most=4, summed=windows):
+    """With or without a map that keeps no state and scales as well; `most` shards of the windows.
+
+    None: that is not declared. `summed` makes the windows.
+    """
     p = Pipeline("rescaled", event_time=("ts", "1 second"), epoch="0.4s")
     source = Generator(function=events, schema="ts timestamp, key string, value bigint", seed=0)
     rows = p.source("events", source, max_shards=4)
     if mapped:
         rows = rows.map("double", doubled, key="value", max_shards=2).map("halve", halved)
-    p.sink("sums", rows.aggregate("window", windows, key="key", max_shards=4), Parquet("sums"))
+    p.sink("sums", rows.aggregate("window", summed, key="key", max_shards=most), Parquet("sums"))
     return p
 
 
 class Rescaled(Running):
     """The pipeline above, which can be given other shards."""
 
-    def __init__(self, spark, folder, *, generation=1, mapped=False):
-        made = pipeline(mapped=mapped)
+    def __init__(self, spark, folder, *, generation=1, mapped=False, most=4, summed=windows):
+        made = pipeline(mapped=mapped, most=most, summed=summed)
         super().__init__(spark, made, folder, sink="sums", generation=generation)
 
     def scale(self, shards, **others):
@@ -70,6 +80,26 @@ class Rescaled(Running):
                 self.start(child.unit)
         self.until(lambda _: all(outcome(self.log, change) for change in changes))
         return changes
+
+    def pass_over(self, changes):
+        """Go on until windows of every key are delivered that lie wholly after these changes."""
+        last = max(outcome(self.log, change).epoch for change in changes)
+        while reached(self.folder) <= START + dt.timedelta(seconds=last):
+            self.deliver(2)
+
+
+def delivered(folder):
+    """All rows in the sink's folder."""
+    files = sorted((Path(folder) / "sums").glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def reached(folder):
+    """The last window that was delivered of every key; shards that were behind come later."""
+    last = {f"k{key}": START - dt.timedelta(seconds=5) for key in range(KEYS)}
+    for row in delivered(folder):
+        last[row["key"]] = max(last[row["key"]], row["start"])
+    return min(last.values())
 
 
 def main(folder, generation, steps):

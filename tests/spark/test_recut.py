@@ -102,6 +102,19 @@ def test_segments_fuse_and_split_with_their_state(tmp_path):
     run.check()
 
 
+def test_max_shards_that_are_declared_later_take_the_state_along(tmp_path):
+    """None, four partitions in three shards, killed while Spark lays them out, and none again."""
+    run = Run(tmp_path)
+    run.go_on("none")
+    run.killed("none/4x3", "during-restating:label.1#1")
+    run.go_on("none/4x3")
+    run.check()
+    assert [child.of for child in SliceLog(run.folder).carriers("label")] == [4, 4, 4]
+    run.go_on("none")
+    run.check()
+    assert [child.of for child in SliceLog(run.folder).carriers("label")] == [1]
+
+
 @pytest.mark.full
 def test_units_are_killed_before_and_after_their_cuts_change(tmp_path):
     """Between a slice and its commit, while state is taken over, in the first batch after."""

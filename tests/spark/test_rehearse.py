@@ -9,7 +9,8 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from holdfast.deployment import UnitId
+from holdfast.deployment import Segment, UnitId
+from holdfast.errors import BadInputError
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.host import SparkUnitHost
@@ -120,3 +121,15 @@ def test_a_rehearsal_under_way_is_left_when_the_node_is_needed():
     unit = Mock(progress=Mock(report=Mock(batch=0, state="running")))
     assert not _run(unit, lambda: next(looks))
     unit.stop.assert_called_once()
+
+
+def test_a_failure_is_raised_where_state_is_to_lie_otherwise():
+    """Those who have it have not handed it over, so nobody is stuck; else it is told only."""
+    report = Mock(batch=0, state="failed", error="Traceback\nBadInputError: count: rows are moved")
+    context = Mock(segment=Segment(name="count", kind="inner", operators=("count",), max_shards=4))
+    unit = Mock(progress=Mock(report=report), context=context)
+    assert not _run(unit, lambda: False)
+    line = "count: it cannot have its state in 4 partitions: BadInputError: count: rows are moved"
+    with pytest.raises(BadInputError, match=line):
+        _run(unit, lambda: False, strict=True)
+    assert unit.stop.call_count == 2

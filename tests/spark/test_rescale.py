@@ -2,15 +2,17 @@
 
 import datetime as dt
 import signal
-from collections import Counter, defaultdict
+import time
+from collections import defaultdict
 
-import pyarrow.parquet as pq
 import pytest
 from tests.spark.drivers import run_driver
-from tests.spark.rescale_driver import START, Rescaled, events
+from tests.spark.in_process import DEADLINE_S
+from tests.spark.rescale_driver import START, Rescaled, delivered, events, reached, scattered
 
+from holdfast.deployment import UnitId
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.rescale import outcome, shape_of
+from holdfast.runtime.rescale import outcome, rescale, shape_of
 from holdfast.runtime.spark.start.session import start_session
 
 pytestmark = pytest.mark.spark
@@ -23,11 +25,6 @@ def spark():
     session.stop()
 
 
-def delivered(folder):
-    files = sorted((folder / "sums").glob("*.parquet"))
-    return [row for file in files for row in pq.read_table(file).to_pylist()]
-
-
 def expected(epochs):
     sums = defaultdict(lambda: [0, 0])
     for epoch in range(epochs):
@@ -38,17 +35,18 @@ def expected(epochs):
     return {key: tuple(value) for key, value in sums.items()}
 
 
-def check(folder):
-    """Whatever was delivered is right, once, and without gaps between windows."""
-    rows = delivered(folder)
-    assert max(Counter((row["start"], row["key"]) for row in rows).values()) == 1
-    last = max(row["start"] for row in rows)
-    wanted = {
-        at: value
-        for at, value in expected(round((last - START).total_seconds()) + 5).items()
-        if at[0] <= last
-    }
-    assert {(r["start"], r["key"]): (r["total"], r["rows"]) for r in rows} == wanted
+def check(folder, last=None):
+    """Whatever was delivered is right, once, and without gaps between windows up to the last.
+
+    That is the last of any key, unless told.
+    """
+    told = [((row["start"], row["key"]), (row["total"], row["rows"])) for row in delivered(folder)]
+    rows = dict(told)
+    assert len(rows) == len(told)
+    newest = max(start for start, _ in rows)
+    wanted = expected(round((newest - START).total_seconds()) + 5)
+    assert rows == {at: value for at, value in wanted.items() if at in rows}
+    assert rows.keys() >= {at for at in wanted if at[0] <= (last or newest)}
 
 
 def test_an_operator_is_split_and_merged_while_it_runs(spark, tmp_path):
@@ -95,3 +93,74 @@ def test_killed_at_any_step_every_row_counts_once(tmp_path, crash_at):
     log = SliceLog(folder)
     assert len(log.run(log.steps().carriers("window"))) == 1
     check(folder)
+
+
+def test_an_operator_that_declared_nothing_is_scaled_as_well(spark, tmp_path):
+    """One shard of one partition, three of four, two by links, five of eight: Spark moves state."""
+    run = Rescaled(spark, tmp_path, most=None)
+    window = run.deployment.segment("window")
+    try:
+        run.deliver(8)
+        for shards, partitions in ((3, 4), (2, 4), (5, 8)):
+            changes = run.scale(shards)
+            shape = shape_of(run.log, window)
+            assert len(shape) == shards
+            assert {block.of for block in shape} == {partitions}
+            run.pass_over(changes)
+    finally:
+        run.host.close()
+    check(tmp_path, reached(tmp_path))
+
+
+@pytest.mark.full
+def test_state_that_would_not_lie_by_its_key_stays_where_it_is(spark, tmp_path):
+    """Heirs find out while they get ready, and say so; nobody hands over, results go on."""
+    run = Rescaled(spark, tmp_path, most=None, summed=scattered)
+    try:
+        run.deliver(3)
+        (change,) = rescale(run.log, run.deployment.segment("window"), 2, reason="test")
+        for child in change.children:
+            run.host.start(UnitId.parse(child.unit), 1, None)
+        heirs = {child.unit for child in change.children}
+
+        def failed():
+            return {str(it.unit): it.error for it in run.host.poll() if it.state == "failed"}
+
+        end = time.monotonic() + DEADLINE_S
+        while failed().keys() != heirs:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert all("rows are moved before they are grouped" in error for error in failed().values())
+        assert run.log.run(run.log.steps().turn_of("window.0#0")) is None
+        newest = run.log.newest_batch("window.0#0")
+        while run.log.newest_batch("window.0#0") < newest + 3:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    finally:
+        run.host.close()
+
+
+@pytest.mark.sample(crash_at="during-restating:window.1#0")
+@pytest.mark.parametrize(
+    "crash_at",
+    [
+        "after-seal:window.0#0",
+        "before-restating:window.1#1",
+        "during-restating:window.1#0",
+        "after-restating:window.1#1",
+        "during-handover:window.1#0",
+        "before-commit:window.1#0@0",
+        "after-slice-record:window.1#1@0",
+    ],
+)
+def test_killed_while_spark_repartitions_every_row_counts_once(tmp_path, crash_at):
+    """SIGKILL of everything; another generation does it again, and scales once more."""
+    folder = tmp_path / "run"
+    words = (folder, 1, 2, 4)
+    killed = run_driver("restate_driver.py", *words, log=tmp_path / "1.log", crash_at=crash_at)
+    assert killed == -signal.SIGKILL, (tmp_path / "1.log").read_text()[-2000:]
+    code = run_driver("restate_driver.py", folder, 2, 2, 4, 4, 6, log=tmp_path / "2.log")
+    assert code == 0, (tmp_path / "2.log").read_text()[-2000:]
+    log = SliceLog(folder)
+    assert {child.of for child in log.run(log.steps().carriers("window"))} == {4}
+    check(folder, reached(folder))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +46,22 @@ def check(
     if found.pipeline is not None:
         names = [operator.name for operator in found.pipeline.operators]
         typer.echo(f"{found.pipeline.name}: nothing is wrong with {', '.join(names)}")
+
+
+def is_app_name(file: str) -> bool:
+    """Whether it names a pipeline: a Python file, or module:attribute that is no file."""
+    target, colon, _ = file.partition(":")
+    return target.endswith(".py") or (bool(colon) and not Path(file).exists())
+
+
+def inspected(app: str) -> Pipeline:
+    """A pipeline whose structure is sound; Spark is not asked."""
+    from holdfast.pipeline import inspect_pipeline
+
+    pipeline, problems = inspect_pipeline(app)
+    if pipeline is None or problems:
+        raise BadInputsError(problems)
+    return pipeline
 
 
 def made_pipeline(app: str, say: Callable[[str], None]) -> Pipeline:

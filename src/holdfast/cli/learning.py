@@ -49,6 +49,7 @@ def promised_by(app: str, pipeline: Pipeline, plan: Plan | None) -> Promised | s
     """What a run promises; why nobody can tell whether it holds; None: it promises nothing."""
     from holdfast.cli.profiles import own_profile, profile_path
     from holdfast.errors import HoldfastError
+    from holdfast.pipeline.growth import with_max_shards
     from holdfast.plan import JointPlan
 
     if not isinstance(plan, JointPlan) or not plan.feasible or not plan.segments:
@@ -59,7 +60,7 @@ def promised_by(app: str, pipeline: Pipeline, plan: Plan | None) -> Promised | s
         return str(error)
     if statistics is None:
         return f"there is no {profile_path(app, pipeline.name)}: holdfast profile {app}"
-    topology = pipeline.topology()
+    topology = with_max_shards(pipeline, plan.max_shards).topology()
     known = {one.name for one in topology.operators}
     if not known.issuperset(statistics.operators):
         return f"the profile is of another pipeline: holdfast profile {app}"
@@ -302,7 +303,14 @@ def _planned(promised: Promised, request: PlanRequest) -> JointPlan | None:
     for asked in (request, replace(request, nodes=None)):
         found = plan_topology(promised.topology, asked, method="joint")
         if isinstance(found, JointPlan) and found.feasible:
-            return found
+            # State stays in the partitions that it is in.
+            same = promised.plan
+            return replace(
+                found,
+                max_growth=same.max_growth,
+                max_shards=same.max_shards,
+                max_shards_why=same.max_shards_why,
+            )
     return None
 
 

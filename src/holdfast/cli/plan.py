@@ -83,6 +83,15 @@ def plan(
             rich_help_panel=BOUNDS,
         ),
     ] = None,
+    max_growth: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep state so that it can be scaled to so many times the load (joint).",
+            min=1,
+            max=128,
+            rich_help_panel=BOUNDS,
+        ),
+    ] = None,
     objective: Annotated[
         Objective,
         typer.Option(help="What to make best within the bounds (joint).", rich_help_panel=BOUNDS),
@@ -215,7 +224,9 @@ def plan(
     ] = False,
 ) -> None:
     """Plan a pipeline or topology: what to log, how often to checkpoint, what to keep hot."""
+    from holdfast.cli.check import inspected, is_app_name
     from holdfast.cli.deployment import parse_nodes
+    from holdfast.cli.growth import check_growth
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.errors import BadInputError
     from holdfast.planners.interface import PlanRequest
@@ -224,14 +235,15 @@ def plan(
     from holdfast.predict.statistics import load_statistics
     from holdfast.quantities import parse_share, parse_time
 
-    is_app, again = _is_app(file), None
+    is_app, again = is_app_name(file), None
     planner = find_planner(method or ("joint" if is_app else "ftc"))
     if algorithms:
         for name, text in planner.algorithms.items():
             typer.echo(f"{name:18} {text}")
         return
+    check_growth(max_growth, planner.method, is_app=is_app)
     if is_app:
-        pipeline = _pipeline(file)
+        pipeline = inspected(file)
         topology = pipeline.topology()
         found = grounds(file, pipeline, stats, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
@@ -296,28 +308,12 @@ def plan(
     if sweep:
         _show_sweep(job, plot=plot, as_json=as_json, out=out)
         return
-    result = job.plan()
+    job, result = (job, job.plan()) if max_growth is None else _grown(job, pipeline, max_growth)
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
     if again is not None and result.feasible:
         again.tell(result, lambda line: typer.echo(line, err=True))
     if not result.feasible:
         raise typer.Exit(1)
-
-
-def _is_app(file: str) -> bool:
-    """Whether it names a pipeline: a Python file, or module:attribute that is no file."""
-    target, colon, _ = file.partition(":")
-    return target.endswith(".py") or (bool(colon) and not Path(file).exists())
-
-
-def _pipeline(app: str) -> Pipeline:
-    from holdfast.errors import BadInputsError
-    from holdfast.pipeline import inspect_pipeline
-
-    pipeline, problems = inspect_pipeline(app)
-    if pipeline is None or problems:
-        raise BadInputsError(problems)
-    return pipeline
 
 
 def _load(file: str) -> Topology:
@@ -376,6 +372,17 @@ class _Job:
                 seed=self.seed,
             )
             yield solve, clock
+
+
+def _grown(job: _Job, pipeline: Pipeline, growth: float) -> tuple[_Job, Plan]:
+    """The plan with room to grow, and the job that made it."""
+    from holdfast.cli.growth import plan_growth
+
+    def make(topology: Topology, request: PlanRequest) -> Plan:
+        return replace(job, topology=topology, request=request).plan()
+
+    topology, request, result = plan_growth(pipeline, job.request, growth, make)
+    return replace(job, topology=topology, request=request), result
 
 
 def _show_plan(job: _Job, result: Plan, *, explain: bool, as_json: bool, out: Path | None) -> None:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.cli.growth import growth_lines
 from holdfast.cli.sentences import sentence
 from holdfast.plan import (
     FastRecoverPlan,
@@ -44,6 +45,8 @@ def render_plan(topology: Topology, plan: Plan, *, grounds: str = "") -> None:
             console.print(table)
         for line in _figures(plan, unit):
             console.print(line)
+        for line in growth_lines(plan)[:MAX_ROWS]:
+            console.print(Text(line), soft_wrap=True)
     reasons = plan.explanation or ()
     for reason in reasons[:MAX_ROWS]:
         console.print(f"- {reason}", soft_wrap=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from holdfast.deployment import Deployment, UnitId
 from holdfast.errors import BadInputError
+from holdfast.pipeline.fingerprint import fingerprint
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.rundir.contents import is_run
 from holdfast.rundir.spec import RunSpec, read_spec, write_spec
@@ -36,7 +37,7 @@ from holdfast.runtime.log.start import (
     thread_start,
 )
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.recut import Keeping, Recut, forget_vanished, unlike
+from holdfast.runtime.recut import Keeping, Recut, forget_vanished, restated, unlike
 from holdfast.streams.records import Change, Restart, stream_of
 
 
@@ -77,6 +78,8 @@ class Resume:
     """Segments that begin anew, and the first epoch they read."""
     recut: Sequence[Change] = ()
     """What becomes of streams that the plan cuts otherwise than the run did."""
+    restated: Collection[str] = ()
+    """Those of them whose state Spark has to repartition."""
     again: Callable[[], Resume]
     """Looks once more: what was there may have gone on since."""
 
@@ -133,7 +136,7 @@ def _look(
     if chosen:
         _check_cuts(before, after, chosen, may_change=bool(operators))
     fresh = _fresh(cuts, after, chosen, starts)
-    refused = _changed_code(before, after, fresh)
+    refused = _changed_code(before, after, fresh, operators)
     if refused is not None:
         operator, error = refused
         if operator not in before.fingerprints and operator in _sinks(after):
@@ -153,7 +156,18 @@ def _look(
     gap = _gap(log, spec, {**appear, **fresh}, {change.stream for change in changes})
     if gap is not None:
         raise gap
-    return Resume(spec=spec, fresh=fresh, recut=changes, again=again)
+    anew = [change.stream for change in changes if _is_restated(log, before, after, change)]
+    return Resume(spec=spec, fresh=fresh, recut=changes, restated=anew, again=again)
+
+
+def _is_restated(log: SliceLog, before: Deployment, after: Deployment, change: Change) -> bool:
+    """Whether who carries a stream on has its state in other partitions than those before."""
+    owners = {stream_of(unit) for unit, _ in change.state}
+    return any(
+        restated(log, item, after.segment(change.stream))
+        for item in before.segments
+        if item.name in owners
+    )
 
 
 def _keeping(operators: Sequence[PipelineOperator], spec: RunSpec) -> Keeping:
@@ -273,16 +287,19 @@ def require_unchanged(run_dir: Path, deployment: Deployment) -> None:
 def announced(resumed: Resume) -> str:
     """What begins anew, or goes on otherwise than before, in words."""
     said = [f"{name} begins at epoch {epoch}" for name, epoch in resumed.fresh.items()]
-    taken = f"other cuts take over: {', '.join(map(_taken, resumed.recut))}"
+    changed = [_taken(change, resumed.restated) for change in resumed.recut]
+    taken = f"other cuts take over: {', '.join(changed)}"
     return "; ".join([*([", ".join(said)] if said else []), *([taken] if resumed.recut else [])])
 
 
-def _taken(change: Change) -> str:
+def _taken(change: Change, restated: Collection[str]) -> str:
     """What becomes of a stream that is cut otherwise, in words."""
     if not change.children:
         return f"{change.stream} is no stream any more"
     owners = dict.fromkeys(stream_of(unit) for unit, _ in change.state)
     state = f" with the state of {' and '.join(owners)}" if owners else ""
+    if change.stream in restated:
+        state += f", which Spark repartitions into {change.children[0].of}"
     since = -1 if change.since is None else change.since
     return f"{change.stream} goes on from epoch {since + 1}{state}"
 
@@ -371,16 +388,21 @@ def _after_reset(error: BadInputError, gap: BadInputError, back: str) -> BadInpu
 
 
 def _changed_code(
-    before: Deployment, after: Deployment, fresh: Collection[str]
+    before: Deployment,
+    after: Deployment,
+    fresh: Collection[str],
+    operators: Sequence[PipelineOperator],
 ) -> tuple[str, BadInputError] | None:
     """An operator whose code is not that of the run and which is not reset, and what to say."""
     covered = {
         name for segment in after.segments if segment.name in fresh for name in segment.operators
     }
     sinks = _sinks(after)
-    for name, fingerprint in after.fingerprints.items():
+    for name, now in after.fingerprints.items():
         known = before.fingerprints.get(name)
-        if name in covered or known == fingerprint:
+        if name in covered or known == now:
+            continue
+        if any(op.name == name and _only_partitions(op, before) for op in operators):
             continue
         if known is None and name in sinks:
             return name, BadInputError(
@@ -397,6 +419,21 @@ def _changed_code(
             "or choose another --run-dir",
         )
     return None
+
+
+def _only_partitions(operator: PipelineOperator, before: Deployment) -> bool:
+    """Whether an operator is that of the run but for its `shards` and `max_shards`.
+
+    Not that of a source: which rows it makes depends on it.
+    """
+    owners = [item for item in before.segments if operator.name in item.operators]
+    known = before.fingerprints.get(operator.name)
+    return operator.kind != "source" and any(
+        fingerprint(replace(operator, max_shards=most, shards=shards)) == known
+        for owner in owners
+        for most in {None, 1, owner.max_shards}
+        for shards in {1, owner.shards, operator.shards}
+    )
 
 
 def _sinks(deployment: Deployment) -> set[str]:

@@ -116,6 +116,7 @@ def run(
 ) -> None:
     """Run a pipeline on this machine and keep it running."""
     from holdfast.cli.check import made_pipeline, note, sound_pipeline
+    from holdfast.cli.growth import say_growth
     from holdfast.cli.learning import keep_plan, promised_by, replan_run
     from holdfast.cli.resume import (
         Starts,
@@ -151,6 +152,8 @@ def run(
         snapshot=snapshot,
         replicate=replicate or (),
     )
+    if grows := say_growth(planned):
+        note(grows)
     places = make_places(planned, nodes=nodes, spares=spares)
     require_apart(deployment, nodes=places.nodes, domains=domains)
 

@@ -11,11 +11,10 @@ import typer
 from holdfast.cli.runs import Json, RunDir, find_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from holdfast.deployment import Segment
     from holdfast.deployment.blocks import Block
     from holdfast.runtime.log.slicelog import SliceLog
+    from holdfast.runtime.rescale import Load
     from holdfast.streams.records import Change
 
 LOOK_S = 0.1
@@ -32,26 +31,47 @@ def scale(
 ) -> None:
     """Give operators another number of shards while they run; nothing upstream stops.
 
-    An operator needs `max_shards`. Shards are split and merged with their state, the others go on:
-    the one that got most rows lately is split first, those that got fewest are merged. `count#1=2`
-    or `count.3#1=2` splits that shard alone.
+    Shards are split and merged with their state, the others go on: the one that got most rows
+    lately is split first, those that got fewest are merged. `count#1=2` or `count.3#1=2` splits
+    that shard alone. Beyond its `max_shards`, or without one, all shards of an operator hand over,
+    and Spark repartitions their state, which takes the longer the more there is of it.
     """
     from holdfast.errors import CheckFailedError
     from holdfast.quantities import parse_time
     from holdfast.rundir.spec import read_spec
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce, heat, rescale, scalable, under_way
+    from holdfast.runtime.rescale import (
+        announce,
+        as_it_is,
+        check_restating,
+        heat,
+        needs_restating,
+        partitions_for,
+        rescale,
+        scalable,
+        under_way,
+    )
+    from holdfast.runtime.units.slots import require_room
 
     directory = find_run(None, run_dir)
-    deployment = read_spec(directory).deployment
+    spec = read_spec(directory)
+    deployment, tasks = spec.deployment, int(spec.options.get("partitions", 1))
     wanted: dict[str, list[tuple[str, int]]] = {}
     for name, number in map(_parse, shards):
         wanted.setdefault(scalable(deployment, _operator(name)).name, []).append((name, number))
     log = SliceLog(directory)
-    planned = []
+    planned: list[tuple[Segment, int | list[Block], list[tuple[str, int]], Load]] = []
+    restated: list[tuple[Segment, int]] = []
     for segment, asked in ((deployment.segment(name), asked) for name, asked in wanted.items()):
         load = heat(log, deployment, segment)
-        planned.append((segment, _shape(log, segment, asked, load), asked, load))
+        shape = _shape(log, segment, asked, load)
+        planned.append((segment, shape, asked, load))
+        if isinstance(shape, int) and needs_restating(log, segment, shape):
+            check_restating(log, segment)
+            require_room(deployment, segment.name, partitions_for(shape), tasks)
+            restated.append((segment, shape))
+    for segment, number in restated:
+        _warn(as_it_is(log, segment), number)
     # All of it can be done, or nothing is put.
     put: list[Change] = []
     for segment, shape, asked, load in planned:
@@ -85,7 +105,7 @@ def _shape(
     log: SliceLog,
     segment: Segment,
     asked: list[tuple[str, int]],
-    load: Callable[[Block], float],
+    load: Load,
 ) -> int | list[Block]:
     """What is asked for an operator: a number of shards, or the blocks once some are split."""
     from holdfast.errors import BadInputError
@@ -99,7 +119,22 @@ def _shape(
         raise BadInputError(
             f"{names} are one operator", hint="one number of shards, or shards of it to split"
         )
-    return check_shards(segment, whole[0])
+    return check_shards(log, segment, whole[0])
+
+
+def _warn(segment: Segment, shards: int) -> None:
+    """Say what takes longer than a split, and how it would not; of what keeps no state nothing."""
+    from holdfast.runtime.rescale import partitions_for
+
+    if not segment.stateful:
+        return
+    has = f"its state is in {segment.max_shards} partition{'s' * (segment.max_shards > 1)}"
+    typer.echo(
+        f"{segment.name}: {has}, so Spark repartitions it: all its shards hand over, and it stands "
+        f"still for seconds, the longer the more state it has; max_shards={partitions_for(shards)} "
+        "or more, declared before it is needed, avoids that",
+        err=True,
+    )
 
 
 def _operator(name: str) -> str:

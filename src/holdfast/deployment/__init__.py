@@ -64,7 +64,11 @@ class Segment:
     shards: int = 1
     max_shards: int = 1
     """State partitions over all shards, each of which owns a block of them; a power of two. 1: the
-    number of shards is never changed."""
+    number of shards is not changed without laying out the state anew. Units may have been made by a
+    change that says otherwise (`Child.of`)."""
+    key: tuple[str, ...] = ()
+    """Columns that all of its input is laid out by and its state is kept by; empty: there are none,
+    so it has one shard for ever, or as many as it began with."""
     batch_epochs: int = 1
     """How many epochs one batch spans when the unit keeps up: the batch interval."""
     snapshot_batches: int = 10
@@ -97,8 +101,9 @@ class Segment:
         """Whether a unit has a hot follower.
 
         Shards of another shape have no number that says so; where some had one, all of them do.
+        Paths have one shape.
         """
-        if self.scales and unit.change != self.change:
+        if unit.change != self.change and not self.alone:
             return bool(self.followers)
         return unit.shard in self.followers
 
@@ -229,6 +234,18 @@ class Deployment:
             ),
         )
 
+    def with_partitions(self, name: str, partitions: int | None) -> Deployment:
+        """The same with the state of one segment in so many partitions; None: as it is."""
+        if partitions in (None, self.segment(name).max_shards):
+            return self
+        return replace(
+            self,
+            segments=tuple(
+                replace(item, max_shards=partitions) if item.name == name else item
+                for item in self.segments
+            ),
+        )
+
     def streams_read(self, segment: Segment) -> tuple[str, ...]:
         """The streams that a segment reads, each once: several boundaries may be of one."""
         return tuple(dict.fromkeys(self.producer(name).name for name in segment.inputs))
@@ -275,5 +292,6 @@ def _segment(data: Mapping[str, Any]) -> Segment:
     rest = {name: value for name, value in data.items() if name != "outputs"}
     rest["operators"], rest["inputs"] = tuple(data["operators"]), tuple(data["inputs"])
     rest["paths"] = tuple(data.get("paths", ()))
+    rest["key"] = tuple(data.get("key", ()))
     rest["followers"] = tuple(data.get("followers", ()))
     return Segment(**rest, outputs=outputs)

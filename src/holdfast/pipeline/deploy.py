@@ -16,6 +16,7 @@ from holdfast.errors import BadInputError
 from holdfast.pipeline.api import Pipeline
 from holdfast.pipeline.fingerprint import fingerprints
 from holdfast.pipeline.graph import Layout, layout
+from holdfast.pipeline.growth import with_max_shards
 from holdfast.pipeline.operators import PipelineOperator
 from holdfast.pipeline.paths import hot_path_of, paths_of
 from holdfast.plan import FastRecoverPlan, FtcPlan, JointPlan, Plan
@@ -34,6 +35,7 @@ class DeployOptions(TypedDict):
     batch_epochs: Mapping[str, int]
     snapshot_batches: Mapping[str, int]
     epoch_s: float | None
+    max_shards: Mapping[str, int]
 
 
 def deploy_options(plan: JointPlan) -> DeployOptions:
@@ -48,6 +50,7 @@ def deploy_options(plan: JointPlan) -> DeployOptions:
         "batch_epochs": {v: s.batch_epochs for s in segments for v in s.operators},
         "snapshot_batches": {v: s.snapshot_batches for s in segments for v in s.operators},
         "epoch_s": plan.epoch,
+        "max_shards": plan.max_shards,
     }
 
 
@@ -60,9 +63,18 @@ def deploy(
     snapshot_batches: PerOperator = 10,
     epoch_s: float | None = None,
     fuse_sources: bool = False,
+    max_shards: Mapping[str, int] | None = None,
 ) -> Deployment:
-    """The deployment of a pipeline under a plan's cuts."""
+    """The deployment of a pipeline under a plan's cuts; `max_shards` are a plan's choice."""
     pipeline.validate()
+    if isinstance(cuts, Mapping):
+        from holdfast.plan.document import parse_plan  # noqa: PLC0415 - nodes never read plan files
+
+        cuts = parse_plan(cuts)
+    if isinstance(cuts, JointPlan) and max_shards is None:
+        max_shards = cuts.max_shards
+    declared = fingerprints(pipeline)
+    pipeline = with_max_shards(pipeline, max_shards or {})
     facts = layout(pipeline, shards=shards, fuse_sources=fuse_sources)
     chosen = cut_operators(pipeline, cuts, shards=shards)
     ends = set(facts.forced) | chosen
@@ -98,7 +110,7 @@ def deploy(
         pipeline=pipeline.name,
         epoch_s=pipeline.epoch_s if epoch_s is None else epoch_s,
         segments=(*segments, *exporters),
-        fingerprints=fingerprints(pipeline),
+        fingerprints=declared,
     )
 
 
@@ -249,6 +261,7 @@ def _segment(
         outputs=logs[root],
         shards=max((facts.shards[operator.name] for operator in sharded), default=1),
         max_shards=declared[0] if declared else 1,
+        key=_divided_by(members, names),
         batch_epochs=1 if one_epoch else given,
         snapshot_batches=_least(pipeline, snapshot_batches, members, 10, "snapshot_batches"),
         stateful=any(operator.keeps_state for operator in members),
@@ -258,6 +271,20 @@ def _segment(
         hot=split is not None and bool(split.hot_paths),
         path=_hot_path(pipeline, members[-1]),
     )
+
+
+def _divided_by(members: tuple[PipelineOperator, ...], names: set[str]) -> tuple[str, ...]:
+    """The columns that a segment's input and state are divided by; empty: by none, or by several.
+
+    Whatever has a key must read from outside, where rows are laid out by it.
+    """
+    readers = [operator for operator in members if not names.issuperset(operator.inputs)]
+    keyed = [operator for operator in members if operator.key or operator.keeps_state]
+    whole = all(operator.key and names.isdisjoint(operator.inputs) for operator in readers)
+    apart = paths_of(members[-1]) is not None or hot_path_of(members[-1])
+    if not readers or not whole or apart or any(operator not in readers for operator in keyed):
+        return ()
+    return readers[0].key
 
 
 def _hot_path(pipeline: Pipeline, operator: PipelineOperator) -> str:

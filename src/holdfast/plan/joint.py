@@ -82,6 +82,8 @@ class JointPlan(Plan):
     max_latency: float | None = None
     max_outage: float | None = None
     max_replicas: int | None = None
+    max_growth: float | None = None
+    """How many times the load it is to be able to grow to, as asked; None: nobody asked."""
     boundaries: tuple[str, ...] = ()
     """Operators whose output is logged, forced ones included, in topological order."""
     forced: tuple[str, ...] = ()
@@ -92,6 +94,11 @@ class JointPlan(Plan):
     spares: int | None = None
     replicas: tuple[str, ...] = ()
     """Segments whose units have hot followers, in topological order."""
+    max_shards: Mapping[str, int] = field(default_factory=dict)
+    """By operator, how many partitions its state is kept in, and so how many shards it may have
+    while it runs; empty: what the pipeline declares."""
+    max_shards_why: Mapping[str, str] = field(default_factory=dict)
+    """By operator, why so many."""
     replica_cpu: float = 0.0
     """Cores that the followers take; part of `cpu` and `overhead`."""
     replica_memory: float = 0.0

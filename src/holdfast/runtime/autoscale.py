@@ -23,7 +23,15 @@ from holdfast.deployment import Deployment, Segment
 from holdfast.deployment.blocks import Block
 from holdfast.errors import HoldfastError
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.rescale import HEAT_S, arrived, outcome, rescale, shape_of, under_way
+from holdfast.runtime.rescale import (
+    HEAT_S,
+    arrived,
+    as_it_is,
+    outcome,
+    rescale,
+    shape_of,
+    under_way,
+)
 from holdfast.streams.records import Change
 
 log = logging.getLogger("holdfast.autoscale")
@@ -108,7 +116,8 @@ class Rescaler:
             if segment.scales
         }
         limits = {
-            name: Limits(most=item.segment.max_shards) for name, item in self._watched.items()
+            name: Limits(most=as_it_is(records, item.segment).max_shards)
+            for name, item in self._watched.items()
         }
         self._scaler = Autoscaler(policy, limits, most_in_all=most_in_all)
 
@@ -230,7 +239,8 @@ class Rescaler:
             return None
         newest = max((known[name].epoch or 0 for name in shape.values()), default=0)
         after = newest - max(1, round(HEAT_S / self._deployment.epoch_s))
-        rates = arrived(self._log, self._deployment, item.segment, after, newest)
+        segment = as_it_is(self._log, item.segment)
+        rates = arrived(self._log, self._deployment, segment, after, newest)
         return item.meter.report(samples, rates, at=self._clock.now())
 
     def _samples(

@@ -32,9 +32,14 @@ def take(log: SliceLog, segment: Segment, path: str, *, reason: str) -> Carried 
 
 
 def seen_by(log: SliceLog, deployment: Deployment, unit: UnitId) -> Deployment:
-    """The deployment as a unit has it: a split of hot paths reads the one that it takes."""
+    """The deployment as a unit has it.
+
+    Its operator's state has as many partitions as the change says that made the unit; a split of
+    hot paths reads the one that it takes.
+    """
     segment = deployment.segment(unit.segment)
-    if not segment.hot:
-        return deployment
     child = log.run(log.steps().child(unit.exact.name))
-    return deployment.on_path(segment.name, path_of(child, segment))
+    seen = deployment.with_partitions(segment.name, child.of)
+    if not segment.hot:
+        return seen
+    return seen.on_path(segment.name, path_of(child, segment))

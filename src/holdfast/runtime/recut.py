@@ -32,6 +32,7 @@ from holdfast.runtime.checkpoint.inherit import committed_batches
 from holdfast.runtime.log.anew import Start, ends_at, first_epoch, nearest, newest_end, outside
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import DeploymentWiring, first_change
+from holdfast.runtime.rescale import check_restating
 from holdfast.storage.identity import new_id
 from holdfast.streams.floors import Floors
 from holdfast.streams.handover import Birth
@@ -75,8 +76,19 @@ def unlike(before: Deployment, after: Deployment, fresh: Collection[str] = ()) -
 
 
 def _alike(segment: Segment) -> Segment:
-    """A segment without what may change from start to start: intervals, and its present units."""
-    return replace(segment, change=0, batch_epochs=1, snapshot_batches=1)
+    """A segment without what may change from start to start: intervals, and its present units.
+
+    Its key is that of its operators, and runs of earlier versions did not say it.
+    """
+    return replace(segment, change=0, batch_epochs=1, snapshot_batches=1, key=())
+
+
+def restated(log: SliceLog, owner: Segment, segment: Segment) -> bool:
+    """Whether a segment that goes on with the state of another has it in other partitions."""
+    carriers = log.carriers(owner.name)
+    if any((child.of or owner.max_shards) != segment.max_shards for child in carriers):
+        return True
+    return segment.max_shards == 1 and len(carriers) != segment.shards
 
 
 def forget_vanished(log: SliceLog, deployment: Deployment) -> None:
@@ -328,14 +340,27 @@ class Recut:
                 f"{kept[0]} would read {len(segment.inputs)} logs and has read "
                 f"{len(owner.inputs)}, by which Spark knows its state"
             )
-        fixed = 1 in (owner.max_shards, segment.max_shards)
-        if owner.max_shards != segment.max_shards or (fixed and owner.shards != segment.shards):
-            raise _CannotError(f"{kept[0]} has other shards", SCALE)
+        self._check_partitions(segment, owner, kept[0])
         found = self._common_commit([child.unit for child in self._log.carriers(owner.name)], start)
         if found is None or found.epoch > start:
             why = f"no state of {kept[0]} at or before epoch {start} is left"
             raise _CannotError(why, CATCH_UP)
         return found
+
+    def _check_partitions(self, segment: Segment, owner: Segment, kept: str) -> None:
+        """Raise if state lies in other partitions than it is to, and Spark cannot lay it out."""
+        if not restated(self._log, owner, segment):
+            return
+        told = all(child.of is not None for child in self._log.carriers(owner.name))
+        whole = segment.shards == segment.max_shards == 1  # nothing is divided then
+        if not told or not (segment.key or whole):
+            raise _CannotError(f"{kept} has other shards", SCALE)
+        if whole:
+            return
+        try:
+            check_restating(self._log, replace(segment, name=owner.name))
+        except BadInputError as error:
+            raise _CannotError(f"{error.what}", SCALE) from error
 
     def _common_commit(self, units: Sequence[str], start: int) -> _State | None:
         """The newest commit at or before an epoch that all units have."""

@@ -9,14 +9,18 @@ is taken by somebody else's change means that the shape was another one: it is w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from holdfast.control.client import ControlClient
 from holdfast.control.shell.wire import ConnectionLostError
-from holdfast.deployment import Deployment, Segment
-from holdfast.deployment.blocks import Block, block_of, moves, reshape
+from holdfast.deployment import KEY_GROUPS, Deployment, Segment
+from holdfast.deployment.blocks import Block, block_of, groups_between, moves, reshape
 from holdfast.errors import BadInputError
+from holdfast.rundir.layout import generation_word
+from holdfast.runtime.checkpoint.clone import generations
+from holdfast.runtime.checkpoint.restate import check_key
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.streams.reading import TrimmedError
 from holdfast.streams.records import Change, Child, unit_name
@@ -28,8 +32,11 @@ _FIXED = {
     "source": "a source that may scale declares max_shards, a power of two; one that Spark reads "
     "itself has one query, whose position cannot be divided",
     "exporter": "a sink is written to by one",
-    "inner": "an operator that may scale declares max_shards, a power of two, beside its key",
+    "inner": "its rows are not laid out by a key before it; one that may scale declares "
+    "max_shards, a power of two, beside its key",
 }
+Load: TypeAlias = Callable[[Block], float]
+"""How much comes to a block."""
 HEAT_S = 10.0
 """Where the load is, the rows of the last so many seconds tell."""
 
@@ -49,19 +56,98 @@ class Handover:
 def scalable(deployment: Deployment, operator: str) -> Segment:
     """The segment whose shards are those of an operator; raises if their number is fixed."""
     known = [segment for segment in deployment.segments if operator in segment.operators]
-    names = ", ".join(segment.name for segment in deployment.segments if segment.scales) or "none"
+    able = [segment.name for segment in deployment.segments if segment.scales or segment.key]
+    names = ", ".join(able) or "none"
     if not known:
         raise BadInputError("there is no such operator", where=operator, hint=f"scalable: {names}")
-    if known[0].max_shards == 1:
+    if not known[0].scales and not known[0].key:
         kept = f"the number of its shards is fixed: {_FIXED[known[0].kind]}"
         raise BadInputError(kept, where=operator, hint=f"scalable: {names}")
     return known[0]
 
 
-def shape_of(log: SliceLog, segment: Segment) -> dict[Block, str]:
-    """The blocks of an operator's units once all changes on record are carried out."""
+def as_it_is(log: SliceLog, segment: Segment) -> Segment:
+    """A segment with as many state partitions as it has now, or will once all is carried out."""
     carriers = log.run(log.steps().carriers(segment.name))
-    return {block_of(child.groups, segment.max_shards): child.unit for child in carriers}
+    of = carriers[0].of if carriers else None
+    return segment if of is None else replace(segment, max_shards=of)
+
+
+def shape_of(log: SliceLog, segment: Segment) -> dict[Block, str]:
+    """The blocks of an operator's units once all changes on record are carried out.
+
+    Those of an operator whose state is in one partition a shard are no blocks; one shard is.
+    """
+    carriers = log.run(log.steps().carriers(segment.name))
+    return {
+        block_of(child.groups, segment.max_shards if child.of is None else child.of): child.unit
+        for child in carriers
+    }
+
+
+def needs_restating(log: SliceLog, segment: Segment, shards: int) -> bool:
+    """Whether an operator's state must be laid out over other partitions for so many shards."""
+    now = as_it_is(log, segment).max_shards
+    has = len(log.run(log.steps().carriers(segment.name)))
+    return shards != has if now == 1 else shards > now
+
+
+def partitions_for(shards: int) -> int:
+    """State partitions that so many shards take: the smallest power of two."""
+    return 1 << (shards - 1).bit_length()
+
+
+def check_restating(log: SliceLog, segment: Segment) -> None:
+    """Raise if the state of an operator cannot be laid out anew, as far as its checkpoints tell."""
+    if not segment.stateful:
+        return
+    for child in log.run(log.steps().carriers(segment.name)):
+        home = log.layout.checkpoints(child.unit)
+        for generation in generations(log.store.below(home))[-1:]:
+            place = f"{home}/{generation_word(generation)}"
+            check_key(log.store, place, segment.key, segment.name)
+
+
+def _anew(
+    log: SliceLog, segment: Segment, shards: int, load: Load | None
+) -> tuple[tuple[str, ...], tuple[Block, ...]]:
+    """All units of an operator, and the blocks of those who take over, of other partitions."""
+    most = partitions_for(shards)
+    whole = Block(first=0, count=most, of=most)
+    carriers = log.run(log.steps().carriers(segment.name))
+    if any(child.of is None for child in carriers):
+        raise BadInputError(
+            "an earlier version began it, and did not record how its state lies",
+            where=segment.name,
+            hint=f"1 to {segment.max_shards} shards",
+        )
+    return tuple(child.unit for child in carriers), reshape([whole], shards, load)
+
+
+def _moved(
+    log: SliceLog, segment: Segment, wanted: int | Sequence[Block], load: Load | None
+) -> tuple[tuple[str, ...], tuple[Block, ...]]:
+    """The first units that hand over, and the blocks of their heirs; none: the shape is there."""
+    units = shape_of(log, segment)
+    after = reshape(units, wanted, load) if isinstance(wanted, int) else tuple(wanted)
+    if {block.of for block in units} != {block.of for block in after}:
+        raise BadInputError("its state is laid out anew meanwhile", where=segment.name)
+    pending = moves(tuple(units), after)
+    if not pending:
+        return (), ()
+    return tuple(units[block] for block in pending[0].parents), pending[0].children
+
+
+def _children(segment: str, number: int, blocks: Sequence[Block]) -> tuple[Child, ...]:
+    return tuple(
+        Child(
+            unit=unit_name(segment, number, shard),
+            segment=segment,
+            groups=block.groups,
+            of=block.of,
+        )
+        for shard, block in enumerate(blocks)
+    )
 
 
 def rescale(
@@ -70,37 +156,34 @@ def rescale(
     wanted: int | Sequence[Block],
     *,
     reason: str,
-    load: Callable[[Block], float] | None = None,
+    load: Load | None = None,
 ) -> list[Change]:
     """Put the changes that give an operator so many shards, or these blocks.
 
     Gives those that were put, none if it has that shape. The hottest block by `load` is split
-    first, the coldest ones are merged.
+    first, the coldest ones are merged. Where a number of shards takes other state partitions, all
+    of them hand over, and the state is laid out anew.
     """
     if isinstance(wanted, int):
-        check_shards(segment, wanted)
+        check_shards(log, segment, wanted)
     put: list[Change] = []
     for _ in range(MOST_ATTEMPTS):
         # The number first: whoever changes the shape after this look takes it.
         number = len(log.run(log.steps().changes_of(segment.name)))
-        units = shape_of(log, segment)
-        after = reshape(units, wanted, load) if isinstance(wanted, int) else tuple(wanted)
-        pending = moves(tuple(units), after)
-        if not pending:
+        if isinstance(wanted, int) and needs_restating(log, segment, wanted):
+            parents, blocks = _anew(log, segment, wanted, load)
+        elif wanted == 1 or as_it_is(log, segment).scales:
+            parents, blocks = _moved(log, segment, wanted, load)
+        else:
+            return put  # so many shards of one partition each, which are no blocks
+        if not parents:
             return put
         change = Change(
             stream=segment.name,
             number=number,
             how="run",
-            parents=tuple(units[block] for block in pending[0].parents),
-            children=tuple(
-                Child(
-                    unit=unit_name(segment.name, number, shard),
-                    segment=segment.name,
-                    groups=block.groups,
-                )
-                for shard, block in enumerate(pending[0].children)
-            ),
+            parents=parents,
+            children=_children(segment.name, number, blocks),
             reason=reason,
             writer=log.writer,
         )
@@ -109,12 +192,11 @@ def rescale(
     raise BadInputError("others change its shards all the time", where=segment.name)
 
 
-def check_shards(segment: Segment, shards: int) -> int:
+def check_shards(log: SliceLog, segment: Segment, shards: int) -> int:
     """The same number, if an operator can have so many shards."""
-    if not 1 <= shards <= segment.max_shards:
-        raise BadInputError(
-            f"{shards} shards", where=segment.name, hint=f"1 to {segment.max_shards}"
-        )
+    most = KEY_GROUPS if segment.key else as_it_is(log, segment).max_shards
+    if not 1 <= shards <= most:
+        raise BadInputError(f"{shards} shards", where=segment.name, hint=f"1 to {most}")
     return shards
 
 
@@ -122,26 +204,24 @@ def split_several(
     log: SliceLog,
     segment: Segment,
     asked: Sequence[tuple[str, int]],
-    load: Callable[[Block], float],
+    load: Load,
 ) -> list[Block]:
     """The blocks of an operator once some of its shards, as they are called now, are so many."""
-    before = set(shape_of(log, segment))
+    before = set(_blocks(log, segment))
     shapes = [set(split(log, segment, unit, shards, load)) for unit, shards in asked]
     after = set.intersection(*shapes) | (set.union(*shapes) - before)
-    if sum(block.count for block in after) != segment.max_shards:
+    if sum(block.count for block in after) != as_it_is(log, segment).max_shards:
         names = ", ".join(unit for unit, _ in asked)
         raise BadInputError("one shard is meant more than once", where=names)
     return sorted(after)
 
 
-def split(
-    log: SliceLog, segment: Segment, unit: str, shards: int, load: Callable[[Block], float]
-) -> list[Block]:
+def split(log: SliceLog, segment: Segment, unit: str, shards: int, load: Load) -> list[Block]:
     """The blocks of an operator once one of its shards is so many, and the others as they are.
 
     `unit` is a shard as it is called now, or its number where only one has it.
     """
-    units = shape_of(log, segment)
+    units = _blocks(log, segment)
     found = [
         block
         for block, name in units.items()
@@ -153,25 +233,41 @@ def split(
         raise BadInputError(what, where=unit, hint=f"one of {names}")
     block = found[0]
     if not 1 <= shards <= block.count:
+        whole = f"; {segment.name}=N lays out the state of all shards anew" if segment.key else ""
         raise BadInputError(
-            f"{shards} shards", where=unit, hint=f"it has {block.count} state partitions"
+            f"{shards} shards", where=unit, hint=f"it has {block.count} state partitions{whole}"
         )
     others = [one for one in units if one != block]
     return sorted([*others, *reshape([block], shards, load)])
 
 
-def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Callable[[Block], float]:
+def _blocks(log: SliceLog, segment: Segment) -> dict[Block, str]:
+    """The shape of an operator whose shards can be split one by one."""
+    if not as_it_is(log, segment).scales:
+        raise BadInputError(
+            "its shards cannot be split one by one",
+            where=segment.name,
+            hint=f"{segment.name}=N, or declare max_shards",
+        )
+    return shape_of(log, segment)
+
+
+def heat(log: SliceLog, deployment: Deployment, segment: Segment) -> Load:
     """How many rows came to a block lately; where none did, how many partitions it has."""
     inputs = deployment.streams_read(segment)
     if segment.kind == "source":
         inputs = (segment.name,)
     upto = min((log.run(log.steps().last_end(stream)) for stream in inputs), default=-1)
     after = upto - max(1, round(HEAT_S / deployment.epoch_s))
-    rates = arrived(log, deployment, segment, after, upto)
+    # By key group: blocks may be of any number of partitions. Nobody counts those of a source.
+    parts = segment.max_shards if segment.kind == "source" else KEY_GROUPS
+    rates = arrived(log, deployment, replace(segment, max_shards=parts), after, upto)
 
     def load(block: Block) -> float:
+        groups = groups_between(*block.groups, block.of)
+        mine = range(block.first, block.stop) if segment.kind == "source" else groups
         # Partitions decide between blocks that are equally hot, above all equally cold.
-        return sum(rates[block.first : block.stop]) + 1e-6 * block.count
+        return sum(rates[part] for part in mine) + 1e-6 * block.count
 
     return load
 

@@ -175,6 +175,13 @@ class Storage(Protocol):
         """
         ...
 
+    def workplace(self, target: str) -> str:
+        """Name of a folder for another program to write to while a checkpoint is being made.
+
+        It is none itself. Left behind, it is removed as an unfinished clone of `target` is.
+        """
+        ...
+
     def remove_folder(self, folder: str, *, aside: str) -> None:
         """Remove a folder or checkpoint with all in it; at no moment does half pass for the whole.
 

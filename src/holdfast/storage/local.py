@@ -251,6 +251,10 @@ class LocalStorage:
                             os.link(f"{start}/{source}", link, dst_dir_fd=home)
                 step(done)
 
+    def workplace(self, target: str) -> str:
+        folder, _, last = target.rpartition("/")
+        return f"{folder}/.{last}-{self._new_id()}.cloning"
+
     def remove_folder(self, folder: str, *, aside: str) -> None:
         there = self.address(aside)
         os.makedirs(_parent(there), exist_ok=True)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from holdfast.storage.identity import new_id
 from holdfast.storage.interface import Bytes, Cloning
 from holdfast.storage.whole import WholePuts
 
@@ -142,6 +143,9 @@ class MemoryStorage(WholePuts):
                 made[name] = data
             step(done)
         self._appear(target, made)
+
+    def workplace(self, target: str) -> str:
+        return f"{target}-{new_id()}.cloning"
 
     def remove_folder(self, folder: str, *, aside: str) -> None:  # noqa: ARG002 - gone at once
         start = self._folder(folder)

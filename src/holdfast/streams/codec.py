@@ -106,7 +106,12 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
             raise TypeError(name)
     if kind == Change.kind:
         data["children"] = tuple(
-            Child(unit=item["unit"], segment=item["segment"], groups=tuple(item["groups"]))
+            Child(
+                unit=item["unit"],
+                segment=item["segment"],
+                groups=tuple(item["groups"]),
+                of=_number(item.get("of")),
+            )
             for item in data["children"]
         )
         data["parents"] = tuple(data["parents"])
@@ -122,6 +127,12 @@ def _build(kind: str, data: dict[str, Any]) -> Record:
     if isinstance(data.get("files"), dict):
         data["files"] = {key: tuple(map(_file, items)) for key, items in data["files"].items()}
     return KINDS[kind](**data)
+
+
+def _number(value: Any) -> int | None:
+    if type(value) not in _TYPES["int | None"]:
+        raise TypeError("of")
+    return cast("int | None", value)
 
 
 def _file(item: Any) -> Any:

@@ -163,7 +163,7 @@ class ForkSteps(Restarts):
 
     def child(self, unit: str) -> Steps[Child]:
         found = yield from super().child(exact_name(unit))
-        return Child(unit=unit, segment=found.segment, groups=found.groups)
+        return Child(unit=unit, segment=found.segment, groups=found.groups, of=found.of)
 
     def position_at(self, unit: str, batch: int) -> Steps[Position | NotYet | Void]:
         if unit != self.unit:

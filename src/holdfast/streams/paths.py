@@ -86,6 +86,7 @@ def leave_for(segment: Segment, path: str, *, number: int, reason: str, writer: 
                 unit=unit_name(segment.name, number, shard),
                 segment=f"{segment.name}{PATH_MARK}{path}",
                 groups=groups,
+                of=segment.max_shards,
             )
             for shard, groups in enumerate(shard_groups(segment.shards, segment.max_shards))
         ),
@@ -159,7 +160,12 @@ def _alone(segment: Segment, number: int, reason: str, writer: str) -> Change:
         number=number,
         how="halt",
         children=tuple(
-            Child(unit=unit_name(segment.name, number, shard), segment=segment.name, groups=groups)
+            Child(
+                unit=unit_name(segment.name, number, shard),
+                segment=segment.name,
+                groups=groups,
+                of=segment.max_shards,
+            )
             for shard, groups in enumerate(shard_groups(segment.shards, segment.max_shards))
         ),
         reason=reason,

@@ -53,7 +53,10 @@ class Child:
     segment: str
     """What it runs: a stream may be carried by segments of different paths."""
     groups: tuple[int, int]
-    """Key groups it owns: first, and one past the last."""
+    """Key groups it owns, by their rank: first, and one past the last."""
+    of: int | None = None
+    """State partitions of all children together, by which ranks are counted: the operator's
+    `max_shards` from this change on. None, in records of earlier versions: that of its segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

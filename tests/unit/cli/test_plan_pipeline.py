@@ -2,11 +2,19 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from holdfast.cli.profiles import profile_path
-from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics, dump_statistics
+from holdfast.plan.document import parse_plan
+from holdfast.predict.statistics import (
+    Measure,
+    OperatorStatistics,
+    Statistics,
+    dump_statistics,
+    load_statistics,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -158,3 +166,40 @@ def test_a_bound_that_only_followers_keep_is_planned_with_them(holdfast, app):
     assert "hot followers of rows, count: " in said.out
     never = holdfast("plan", app, "--max-recovery", "300ms", "--max-replicas", "0")
     assert never.code == 1
+
+
+def test_room_to_grow_is_planned_where_it_is_needed(holdfast, app):
+    """The boundary that it takes and what its stores cost are in the plan, and why so many."""
+    path = write_profile(app)
+    found = load_statistics(path)
+    count = replace(
+        found.operators["count"],
+        cost=Measure(value=5e-3, samples=5, how="timed"),
+        state_size=Measure(value=1e6, samples=5, how="counted"),
+    )
+    path.write_text(dump_statistics(replace(found, operators={**found.operators, "count": count})))
+    plain = json.loads(holdfast("plan", app, "--json").out)
+    assert (plain["max_growth"], plain["max_shards"]) == (None, {})
+    said = holdfast("plan", app, "--max-growth", "4", "--json")
+    assert said.code == 0, said.err
+    grown = json.loads(said.out)
+    assert grown["max_growth"] == 4
+    assert grown["max_shards"] == {"rows": 1, "split": 1, "count": 4}
+    assert "which takes 3 shards" in grown["max_shards_why"]["count"]
+    assert grown["forced"] == ["rows", "split", "count"]
+    assert grown["cpu"] > plain["cpu"]
+    assert parse_plan(grown).max_shards["count"] == 4
+    assert "count: max_shards 4: 4 times" in holdfast("plan", app, "--max-growth", "4").out
+    none = json.loads(holdfast("plan", app, "--max-growth", "1", "--json").out)
+    assert none["max_shards"]["count"] == 1
+    assert none["cpu"] == plain["cpu"]
+
+
+def test_room_to_grow_is_refused_where_it_cannot_be_planned(holdfast, app, tmp_path):
+    """Other methods do not plan it, and a topology file knows no keys."""
+    said = holdfast("plan", app, "--method", "ppa", "--replicas", "1", "--max-growth", "2")
+    assert (said.code, "the method ppa does not plan it" in said.err) == (2, True)
+    file = tmp_path / "t.yaml"
+    file.write_text("name: t\noperators: [{name: a}]\nrates: {a: 1}\n")
+    said = holdfast("plan", file, "--method", "joint", "--max-growth", "2")
+    assert (said.code, "does not say what is kept by a key" in said.err) == (2, True)

@@ -39,19 +39,19 @@ def same(frame):
     return frame
 
 
-def make_pipeline(*, late=""):
-    """With a sink added behind an operator, if one is given."""
+def make_pipeline(*, late="", most=None):
+    """With a sink added behind an operator, if one is given, and `most` shards of the counts."""
     pipeline = Pipeline("p", epoch="1s")
     mapped = pipeline.source("numbers", Rate(rows_per_second=1)).map("double", same)
-    counted = mapped.aggregate("count", same, key="value")
+    counted = mapped.aggregate("count", same, key="value", max_shards=most)
     pipeline.sink("out", counted, Parquet("out"))
     if late:
         pipeline.sink("late", {"double": mapped, "count": counted}[late], Parquet("late"))
     return pipeline
 
 
-def make_spec(*, late="", cuts="all"):
-    deployment = deploy(make_pipeline(late=late), cuts=cuts)
+def make_spec(*, late="", cuts="all", most=None):
+    deployment = deploy(make_pipeline(late=late, most=most), cuts=cuts)
     return RunSpec(app="", host="spark", deployment=deployment, policy=Policy(), options={})
 
 
@@ -259,6 +259,23 @@ def test_changed_code_is_told_how_to_begin_where_its_input_is_there(run):
     line = refused(where, changed)
     assert "use the same code, or run with --reset count --from 29, or" in line
     assert check_resume(where, changed, ["count"], Starts.parse(["29"])).fresh["count"] == 29
+
+
+def test_other_max_shards_are_no_other_code(run):
+    """State goes over to them, and it is said that Spark has work to do; not with --no-recut."""
+    where, spec = run(trim=False), make_spec(most=4)
+    found = check_resume(where, spec, (), operators=make_pipeline(most=4).operators)
+    assert announced(found) == (
+        "other cuts take over: count goes on from epoch 40 with the state of count, "
+        "which Spark repartitions into 4"
+    )
+    write_spec(where, reset_operators(where, found).spec)
+    for most, said in ((4, ""), (2, "which Spark repartitions into 2"), (1, "into 1")):
+        spec, operators = make_spec(most=most), make_pipeline(most=most).operators
+        again = check_resume(where, spec, (), operators=operators)
+        assert announced(again).endswith(said)
+        assert bool(again.recut) == (most != 4)
+    assert "its code or options have changed" in refused(where, make_spec(most=2))
 
 
 def test_a_sink_that_is_added_says_where_it_begins(run):

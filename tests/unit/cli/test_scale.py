@@ -1,12 +1,13 @@
 """`holdfast scale`: what it refuses, and what it says of what is not done yet."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from holdfast.cli import app
-from holdfast.deployment import Deployment, Segment
+from holdfast.deployment import Boundary, Deployment, Segment
 from holdfast.errors import BadInputError, CheckFailedError
 from holdfast.health.policy import Policy
 from holdfast.rundir.spec import RunSpec, write_spec
@@ -19,7 +20,18 @@ pytestmark = pytest.mark.unit
 COUNT = Segment(name="count", kind="inner", operators=("count",), max_shards=4, stateful=True)
 OTHER = Segment(name="best", kind="inner", operators=("rate", "best"), max_shards=8, stateful=True)
 FIXED = Segment(name="sum", kind="inner", operators=("sum",), stateful=True)
-DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(COUNT, OTHER, FIXED), fingerprints={})
+KEYED = Segment(
+    name="fixed",
+    kind="inner",
+    operators=("fixed",),
+    inputs=(),
+    stateful=True,
+    key=("word",),
+    outputs=(Boundary(operator="fixed"),),
+)
+READ = replace(KEYED, name="read", operators=("read",), inputs=("fixed",), outputs=())
+SEGMENTS = (COUNT, OTHER, FIXED, KEYED, READ)
+DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=SEGMENTS, fingerprints={})
 
 
 @pytest.fixture
@@ -30,6 +42,7 @@ def scale(tmp_path):
 
     def run(*words):
         done = CliRunner().invoke(app, ["scale", *words, "--run-dir", str(tmp_path)])
+        run.said = done.stderr
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return done
@@ -44,7 +57,10 @@ def scale(tmp_path):
         (["count"], "OPERATOR=SHARDS"),
         (["count=two"], "OPERATOR=SHARDS"),
         (["count=8"], "1 to 4"),
-        (["sum=2"], "declares max_shards"),
+        (["sum=2"], "its rows are not laid out by a key before it; one that may scale declares"),
+        (["fixed#0=2"], "cannot be split one by one; fixed=N, or declare max_shards"),
+        (["fixed=129"], "1 to 128"),
+        (["read=100"], "128 shards could wait .* 64 task slots; declare max_shards=128 or more"),
         (["cuont=2"], "scalable: count"),
         (["count#3=2"], "no such shard"),
         (["count.0#0=8"], "it has 4 state partitions"),
@@ -92,3 +108,14 @@ def test_what_is_under_way_already_is_not_done(scale):
             scale("count=2", "--timeout", "1ms")
     log = SliceLog(scale.folder)
     assert len(log.run(log.steps().changes_of("count"))) == 2
+
+
+def test_what_takes_longer_is_said_beforehand(scale):
+    """And what would have avoided it; of splits by links nothing."""
+    for words, said in ((["count=2"], False), (["fixed=3"], True), (["fixed=2"], False)):
+        with pytest.raises(CheckFailedError, match="not done yet"):
+            scale(*words, "--timeout", "1ms")
+        assert ("so Spark repartitions it: all its shards hand over" in scale.said) == said
+        assert ("max_shards=4 or more, declared before it is needed" in scale.said) == said
+    log = SliceLog(scale.folder)
+    assert [child.of for child in log.carriers("fixed")] == [4, 4]

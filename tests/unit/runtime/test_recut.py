@@ -15,10 +15,10 @@ from holdfast.runtime.checkpoint.clone import make_checkpoint
 from holdfast.runtime.log.anew import begin_anew, finish_restart, restart, with_changes
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
-from holdfast.runtime.recut import Keeping, Recut, forget_vanished, unlike
+from holdfast.runtime.recut import Keeping, Recut, forget_vanished, restated, unlike
 from holdfast.streams.handover import Birth
 from holdfast.streams.records import Change, Child, Floor, Range, Slice
-from holdfast.streams.steps import Put, RaiseFloor, ranges, slices
+from holdfast.streams.steps import Put, RaiseFloor, changes, ranges, slices
 
 pytestmark = pytest.mark.unit
 
@@ -30,11 +30,11 @@ def same(frame):
     return frame
 
 
-def pipeline(shards=1):
+def pipeline(**settings):
     made = Pipeline("recut", event_time=("ts", "1 second"))
     source = made.source("events", Generator(lambda *_: [], "ts timestamp, key string, n bigint"))
     double = source.map("double", same)
-    summed = double.aggregate("sum", same, key="key", output="upsert", shards=shards)
+    summed = double.aggregate("sum", same, key="key", output="upsert", **settings)
     made.sink("out", summed.map("label", same, takes_upserts=True), Parquet("out"))
     return made
 
@@ -42,9 +42,9 @@ def pipeline(shards=1):
 ALL, NONE = (deploy(pipeline(), cuts=cuts) for cuts in ("all", "none"))
 
 
-def ran(deployment, *, ahead=(), commits=6):
+def ran(deployment, *, ahead=(), commits=6, log=None):
     """A run in which all units have published these ends; some one more than the others."""
-    log = SliceLog("/none", Mortal())
+    log = log or SliceLog("/none", Mortal())
     begin(log, deployment)
     for segment in deployment.segments:
         unit = f"{segment.name}.0#0"
@@ -226,11 +226,38 @@ def test_paths_that_share_state_are_not_taken_over():
         recut(log, replace(ALL, segments=tuple(split)), NONE, stateful=STATEFUL)
 
 
-def test_other_shards_of_an_operator_with_state_are_refused():
-    """They are changed while it runs, or with a reset."""
+@pytest.mark.parametrize("settings", [{"shards": 2}, {"max_shards": 4}])
+def test_other_partitions_of_an_operator_with_state_take_it_over(settings):
+    """Whatever shards are asked for now, all of them get the state; Spark lays it out for them."""
     log = ran(ALL)
+    after = deploy(pipeline(**settings), cuts="all")
+    found = asked(log, ALL, after)["sum"]
+    of = settings.get("max_shards", 1)
+    assert [child.of for child in found.children] == [of] * settings.get("shards", 1)
+    assert found.state == (("sum.0#0", 4),)
+    assert restated(log, ALL.segment("sum"), after.segment("sum"))
+    assert not restated(log, ALL.segment("sum"), ALL.segment("sum"))
+
+
+def test_other_partitions_are_refused_where_state_cannot_be_laid_out():
+    """Its key is not in it, its rows do not come by a key, or nobody noted how it lies now."""
+    after = deploy(pipeline(max_shards=4), cuts="all")
+    log = ran(ALL)
+    home = log.layout.checkpoints("sum.0#0")
+    schema = b'\x00{"type":"struct","fields":[{"name":"upper(key)","type":"string"}]}'
+    log.store.replace(f"{home}/000000/state/0/0/_metadata/schema", schema)
+    with pytest.raises(BadInputError, match=r"sum.* is kept by upper\(key\), .*holdfast scale"):
+        recut(log, ALL, after, stateful=STATEFUL)
+    keyless = [replace(item, key=()) for item in after.segments]
     with pytest.raises(BadInputError, match=r"sum has other shards; .*holdfast scale"):
-        recut(log, ALL, deploy(pipeline(shards=2), cuts="all"), stateful=STATEFUL)
+        recut(ran(ALL), ALL, replace(after, segments=tuple(keyless)), stateful=STATEFUL)
+    log = ran(ALL)
+    (first,) = log.run(log.steps().changes_of("sum"))
+    former = replace(first, children=tuple(replace(child, of=None) for child in first.children))
+    log = SliceLog("/none", Mortal())
+    log.records.execute(Put(changes("sum"), 0, former))
+    with pytest.raises(BadInputError, match=r"sum has other shards; .*holdfast scale"):
+        recut(ran(ALL, log=log), ALL, after, stateful=STATEFUL)
 
 
 def test_an_operator_with_state_reads_as_many_logs_as_before():

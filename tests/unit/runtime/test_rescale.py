@@ -1,5 +1,6 @@
 """Changes that rescale: which blocks are split and merged, whoever else asks at the same time."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,10 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import (
     announce,
+    as_it_is,
+    check_restating,
     heat,
+    needs_restating,
     outcome,
     rescale,
     scalable,
@@ -24,7 +28,7 @@ from holdfast.runtime.rescale import (
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
 from holdfast.streams.records import Floor, Range, Slice
-from holdfast.streams.steps import Delete, Put, RaiseFloor, ranges, slices
+from holdfast.streams.steps import Delete, Put, RaiseFloor, changes, ranges, slices
 
 pytestmark = pytest.mark.unit
 
@@ -218,7 +222,8 @@ def test_shards_of_a_new_shape_are_followed_where_some_were():
     assert first == [False, True]
     assert some.is_followed(UnitId.parse("count.3#0"))
     assert not COUNT.is_followed(UnitId.parse("count.3#0"))
-    assert not replace(some, max_shards=1).is_followed(UnitId.parse("count.3#0"))
+    assert replace(some, max_shards=1).is_followed(UnitId.parse("count.3#0"))
+    assert not replace(some, paths=("a", "b")).is_followed(UnitId.parse("count.3#0"))
 
 
 def test_what_cannot_be_scaled_is_refused():
@@ -232,3 +237,86 @@ def test_what_cannot_be_scaled_is_refused():
     for shards in (0, 9):
         with pytest.raises(BadInputError, match="1 to 8"):
             rescale(opened(), COUNT, shards, reason="test")
+
+
+FIXED = replace(COUNT, operators=("count",), max_shards=1, key=("word",))
+
+
+def begun(segment):
+    log = SliceLog("run", MemoryStorage())
+    begin(log, replace(COUNTED, segments=(LINES, segment)))
+    return log
+
+
+def told(change):
+    return [(child.unit, child.groups, child.of) for child in change.children]
+
+
+def test_beyond_its_partitions_all_of_an_operator_hands_over():
+    """To the fewest partitions that will do; from there on shards are split and merged as ever."""
+    log = begun(FIXED)
+    assert needs_restating(log, FIXED, 3)
+    (change,) = rescale(log, FIXED, 3, reason="test")
+    blocks = even_blocks(3, 4)
+    assert change.parents == ("count.0#0",)
+    assert told(change) == [(f"count.1#{n}", b.groups, 4) for n, b in enumerate(blocks)]
+    assert not needs_restating(log, FIXED, 4)
+    (change,) = rescale(log, FIXED, 2, reason="test")
+    assert change.parents == ("count.1#0", "count.1#1")
+    assert {of for _, _, of in told(change)} == {4}
+    (change,) = rescale(log, FIXED, 5, reason="test")
+    assert set(change.parents) == {"count.1#2", "count.2#0"}
+    assert [of for _, _, of in told(change)] == [8] * 5
+    assert as_it_is(log, FIXED).max_shards == 8
+    assert rescale(log, FIXED, 5, reason="test") == []
+
+
+def test_shards_of_one_partition_each_become_others():
+    """As many as there are is nothing to do; one is made of all of them."""
+    several = replace(FIXED, shards=3)
+    log = begun(several)
+    assert len(log.carriers("count")) == 3
+    assert rescale(log, several, 3, reason="test") == []
+    with pytest.raises(BadInputError, match=r"cannot be split one by one; count=N, or declare"):
+        split(log, several, "count#1", 2, hot(0))
+    (change,) = rescale(log, several, 1, reason="test")
+    assert len(change.parents) == 3
+    assert told(change) == [("count.1#0", (0, 128), 1)]
+    assert rescale(log, several, 1, reason="test") == []
+
+
+def test_the_hottest_part_of_what_is_laid_out_anew_gets_most_shards():
+    """Load is known by key group, whatever the partitions were."""
+    log = begun(FIXED)
+    (change,) = rescale(log, FIXED, 3, reason="test", load=lambda block: -block.first)
+    assert [groups for _, groups, _ in told(change)] == [(0, 32), (32, 64), (64, 128)]
+
+
+def test_how_state_lies_must_be_known_to_lay_it_out_anew():
+    """Records of earlier versions do not say, and blocks of other partitions are not compared."""
+    log = SliceLog("run", MemoryStorage())
+    made = begun(FIXED)
+    (first,) = made.run(made.steps().changes_of("count"))
+    former = replace(first, children=tuple(replace(child, of=None) for child in first.children))
+    log.records.execute(Put(changes("count"), 0, former))
+    with pytest.raises(BadInputError, match="an earlier version began it"):
+        rescale(log, FIXED, 2, reason="test")
+    with pytest.raises(BadInputError, match="laid out anew meanwhile"):
+        rescale(opened(), COUNT, even_blocks(2, 4), reason="test")
+
+
+def test_state_without_its_key_is_not_laid_out_anew():
+    """As the schema beside it says: it is refused before anything is put."""
+    log = begun(FIXED)
+    check_restating(log, FIXED)
+    home = "checkpoints/count.0#0/000001"
+    log.store.make_checkpoint(home)
+    for names, fits in ((["window", "word"], True), (["Word"], False), (["field0"], True)):
+        fields = [{"name": name, "type": "string"} for name in names]
+        schema = json.dumps({"type": "struct", "fields": fields}, separators=(",", ":"))
+        log.store.replace(f"{home}/state/0/0/_metadata/schema", b"\x00\x02" + schema.encode())
+        if fits:
+            check_restating(log, FIXED)
+        else:
+            with pytest.raises(BadInputError, match=r"kept by Word, in which its key \(word\)"):
+                check_restating(log, FIXED)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
+from holdfast.storage.identity import new_id
 from holdfast.storage.interface import Bytes, Cloning
 from holdfast.storage.whole import WholePuts
 
@@ -143,6 +144,9 @@ class ObjectStorage(WholePuts):
         if self.put_if_absent(f"{target}/{MARK}", b"whole") != b"whole":
             self._clear(target)
             raise FileNotFoundError(self.address(target))
+
+    def workplace(self, target: str) -> str:
+        return f"{target}-{new_id()}.cloning"
 
     def remove_folder(self, folder: str, *, aside: str) -> None:
         self.delete(f"{folder}/{MARK}")  # whatever is left now is no checkpoint

@@ -41,7 +41,8 @@ LISTED = {
     "cli/help.py": ("exists", INPUT),
     "cli/init.py": ("exists mkdir read_text write_text", INPUT),
     "cli/logs.py": ("exists glob read_text", MACHINE),
-    "cli/plan.py": ("exists write_text", INPUT),
+    "cli/check.py": ("exists", INPUT),
+    "cli/plan.py": ("write_text", INPUT),
     "cli/profile.py": ("is_dir mkdir os.access replace write_text", INPUT),
     "cli/profiles.py": ("exists is_file st_mtime stat", INPUT),
     "cli/prove.py": ("exists is_dir iterdir tempfile.mkdtemp write_text", INPUT),
@@ -108,6 +109,10 @@ LISTED = {
     "runtime/spark/start/session.py": ("mkdir", MACHINE),
     "runtime/spark/start/warmup.py": ("shutil.rmtree tempfile.TemporaryDirectory", MACHINE),
     "runtime/spark/units/life.py": ("iterdir read_text", MACHINE),
+    "runtime/spark/units/restate.py": (
+        "symlink_to tempfile.TemporaryDirectory unlink",
+        MACHINE,
+    ),
     "runtime/units/exporters.py": (
         "glob mkdir open os.fsync os.link pyarrow.parquet.write_table sync_folder unlink",
         SINK,

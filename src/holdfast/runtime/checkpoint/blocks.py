@@ -92,7 +92,7 @@ def compose_checkpoint(
     ]
     for part in taken:
         _take_partitions(heir, storage, part, block, newest - part.spark_batch)
-    _take_metadata(heir, storage, taken[0], target, block)
+    heir.files |= operator_metadata(storage, taken[0].checkpoint, target, block.count)
     _write_logs(heir, storage, taken, block, newest, source_offset)
     heir.files["metadata"] = json.dumps({"id": str(uuid.UUID(new_id()))}).encode()
     storage.assemble(target, heir.files, step=step)
@@ -159,13 +159,16 @@ def _shift(
         )
 
 
-def _take_metadata(heir: _Heir, storage: Storage, part: Part, target: str, block: Block) -> None:
-    """What an operator says about its stores, and their schema, which Spark keeps with the first.
+def operator_metadata(
+    storage: Storage, checkpoint: str, target: str, partitions: int
+) -> dict[str, str | bytes]:
+    """What operators say about their stores, and their schema, which Spark keeps with the first.
 
-    All owners have the same.
+    All owners have the same; `target` is the checkpoint that it is for, with so many partitions.
     """
-    state = f"{part.checkpoint}/state"
+    state = f"{checkpoint}/state"
     home = storage.address(target)
+    files: dict[str, str | bytes] = {}
     for name in storage.sizes(state):
         words = name.split("/")
         source, place = f"{state}/{name}", f"state/{name}"
@@ -174,9 +177,10 @@ def _take_metadata(heir: _Heir, storage: Storage, part: Part, target: str, block
             if data is not None:
                 where = storage.address(source)
                 moved = move_schema_paths(data, where=where, checkpoint=home)
-                heir.files[place] = _with_partitions(moved, block.count, path=where)
+                files[place] = _with_partitions(moved, partitions, path=where)
         elif words[1].startswith("_") or (words[1] == "0" and words[-2] == "_metadata"):
-            heir.files.setdefault(place, source)
+            files[place] = source
+    return files
 
 
 def _with_partitions(data: bytes, count: int, *, path: str) -> bytes:
@@ -200,23 +204,48 @@ def _write_logs(
     source_offset: str,
 ) -> None:
     """The newest commit and its offsets, and the offsets before, which Spark asks for."""
+    merged = merge_logs(storage, parts, block, source_offset)
+    for number in range(max(0, newest - 1), newest + 1):
+        heir.files[f"offsets/{number}"] = merged.offsets
+    heir.files[f"commits/{newest}"] = merged.commit(_unique_ids(parts, merged.commits, block))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedLogs:
+    """What Spark's logs say of the last batch of several owners, as one."""
+
+    offsets: bytes
+    commits: tuple[_Entry, ...]
+    """Those of the owners."""
+
+    def commit(self, unique_ids: Mapping[str, list[Any]]) -> bytes:
+        """The commit, with the version of every store that counts, by operator and partition."""
+        first = self.commits[0]
+        content = {
+            **first.content,
+            "nextBatchWatermarkMs": min(
+                item.content.get("nextBatchWatermarkMs", 0) for item in self.commits
+            ),
+            "stateUniqueIds": unique_ids,
+        }
+        return f"{first.version}\n{_text(content)}".encode()
+
+
+def merge_logs(
+    storage: Storage, parts: Sequence[Part], block: Block, source_offset: str
+) -> MergedLogs:
+    """The last batch of owners as that of one who owns a block."""
     plans = [_log(storage, part, "offsets") for part in parts]
-    commits = [_log(storage, part, "commits") for part in parts]
-    first_plan, first_commit = plans[0], commits[0]
-    settings = dict(first_plan.content)
+    first = plans[0]
+    settings = dict(first.content)
     settings["batchWatermarkMs"] = min(plan.content.get("batchWatermarkMs", 0) for plan in plans)
     strict = {} if block.of == 1 else {_STRICT: "false"}
     settings["conf"] = {**settings["conf"], _SHUFFLE: str(block.count), **strict}
-    sources = [source_offset] * len(first_plan.rest)
-    plan = "\n".join([first_plan.version, _text(settings), *sources]).encode()
-    for number in range(max(0, newest - 1), newest + 1):
-        heir.files[f"offsets/{number}"] = plan
-    commit = dict(first_commit.content)
-    commit["nextBatchWatermarkMs"] = min(
-        item.content.get("nextBatchWatermarkMs", 0) for item in commits
+    sources = [source_offset] * len(first.rest)
+    return MergedLogs(
+        offsets="\n".join([first.version, _text(settings), *sources]).encode(),
+        commits=tuple(_log(storage, part, "commits") for part in parts),
     )
-    commit["stateUniqueIds"] = _unique_ids(parts, commits, block)
-    heir.files[f"commits/{newest}"] = f"{first_commit.version}\n{_text(commit)}".encode()
 
 
 def _unique_ids(

@@ -23,6 +23,9 @@ CRASH_POINTS = (
 )
 HANDOVER_POINTS = ("after-seal", "during-handover")
 """Those that are met only when a stream changes hands: a parent's, and a child's."""
+RESTATE_POINTS = ("before-restating", "during-restating", "after-restating")
+"""Those of a child whose state Spark lays out anew: when it is to, for every store, and when it has
+and the checkpoint is not there yet."""
 FORK_POINTS = ("before-branch", "after-branch", "before-tentative", "after-tentative")
 """Those that are met only in a fork: when a unit of it begins, and when its exporter delivers."""
 REPAIR_POINTS = ("before-replay", "before-repair-record", "after-repair-record")
@@ -69,7 +72,14 @@ def crash_plan(jvm: int | None = None) -> Crash:
     spec = os.environ.get(VARIABLE, "")
     if not spec:
         return Crash()
-    known = (*CRASH_POINTS, *HANDOVER_POINTS, *FORK_POINTS, *REPAIR_POINTS, RESTART_POINT)
+    known = (
+        *CRASH_POINTS,
+        *HANDOVER_POINTS,
+        *RESTATE_POINTS,
+        *FORK_POINTS,
+        *REPAIR_POINTS,
+        RESTART_POINT,
+    )
     if spec.partition(":")[0] not in known:
         raise ValueError(f"{VARIABLE}={spec}: unknown point, one of {', '.join(known)}")
     own = os.getpid()

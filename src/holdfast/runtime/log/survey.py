@@ -163,7 +163,12 @@ class Survey:
                     "how": change.how,
                     "parents": list(change.parents),
                     "children": [
-                        {"unit": child.unit, "segment": child.segment, "groups": child.groups}
+                        {
+                            "unit": child.unit,
+                            "segment": child.segment,
+                            "groups": child.groups,
+                            "of": child.of,
+                        }
                         for child in change.children
                     ],
                     "start": change.start,

@@ -57,6 +57,7 @@ def first_change(segment: Segment, *, start: int | None = None, reason: str = ""
                 unit=unit_name(segment.name, segment.change, shard),
                 segment=segment.name,
                 groups=groups,
+                of=segment.max_shards,
             )
             for shard, groups in enumerate(shard_groups(segment.shards, segment.max_shards))
         ),

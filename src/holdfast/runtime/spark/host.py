@@ -183,7 +183,9 @@ class SparkUnitHost:
         """Run what a unit is about to take over from others, unless it has been run here."""
         with self._lock:
             ran = [one for unit, one in self._units.items() if unit.segment == segment.name]
-        if not any(one.progress.report.rows_in for one in ran):
+        # Laid out over other partitions, its state may turn out not to lie by its key.
+        anew = segment.max_shards != self._deployment.segment(segment.name).max_shards
+        if anew or not any(one.progress.report.rows_in for one in ran):
             self._rehearsals.run(segment, self._on(segment, ""))
 
     def probe(self, split: str, path: str, probe: int, share: float) -> None:

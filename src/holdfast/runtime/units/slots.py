@@ -43,6 +43,20 @@ def task_slots(deployment: Deployment, partitions: int = 1) -> int:
     return max(MIN_SLOTS, READS * waiting_tasks(deployment, partitions, scaled=True) + OTHERS)
 
 
+def require_room(deployment: Deployment, name: str, shards: int, partitions: int = 1) -> None:
+    """Refuse more shards of a segment than the nodes of a run were started for."""
+    bigger = deployment.with_partitions(name, max(shards, deployment.segment(name).max_shards))
+    waiting = waiting_tasks(bigger, partitions, scaled=True)
+    slots = task_slots(deployment, partitions)
+    if waiting + OTHERS > slots:
+        raise BadInputError(
+            f"{shards} shards could wait for input in {waiting} tasks at once, and the nodes of "
+            f"this run have {slots} task slots",
+            where=name,
+            hint=f"declare max_shards={shards} or more, stop the run and start it again",
+        )
+
+
 def require_slots(master: str | None, deployment: Deployment, partitions: int = 1) -> None:
     """Refuse a session of this process in which the units would wait for each other for ever."""
     found = re.fullmatch(r"local(?:\[(\*|\d+)(?:, *\d+)?\])?", master or "")

@@ -1,6 +1,7 @@
 """The first checkpoint of an heir: which of its parents' it is made of."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.runtime.checkpoint.test_blocks import log as logged
@@ -8,7 +9,7 @@ from tests.unit.runtime.checkpoint.test_blocks import parent as put_checkpoint
 from tests.unit.runtime.checkpoint.test_blocks import read
 
 from holdfast.deployment import Deployment, Segment, UnitId
-from holdfast.deployment.blocks import even_blocks
+from holdfast.deployment.blocks import Block, even_blocks
 from holdfast.errors import BadInputError
 from holdfast.runtime.checkpoint.inherit import inherit
 from holdfast.runtime.checkpoint.kept import kept_name
@@ -17,6 +18,8 @@ from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import rescale
 from holdfast.storage.memory import MemoryStorage
+from holdfast.streams.records import Child
+from holdfast.streams.steps import Put, changes
 
 pytestmark = pytest.mark.unit
 
@@ -85,8 +88,106 @@ def test_state_that_is_gone_is_told(log):
     assert log.store.checkpoints("checkpoints/count.1#1") == []
 
 
-def test_state_that_is_not_in_blocks_cannot_be_divided(log):
-    """Such an operator is never rescaled; a change that says otherwise is refused."""
-    segment = Segment(name="count", kind="inner", operators=("count",), stateful=True)
+FIXED = Segment(name="count", kind="inner", operators=("count",), stateful=True, key=("word",))
+
+
+class Spark:
+    """Stands for Spark's rewriting: files that say whose they are."""
+
+    def __init__(self, failing=False):
+        self.failing, self.stages = failing, []
+
+    def __call__(self, storage, stage):
+        self.stages.append(stage)
+        if self.failing:
+            raise RuntimeError("no room")
+        home = f"{stage.place}/{stage.target}/state/0"
+        for part in range(stage.partitions):
+            storage.replace(f"{home}/{part}/{stage.spark_batch + 1}_y.zip", b"new")
+        return {"0": [[f"new-{part}"] for part in range(stage.partitions)]}
+
+
+@pytest.fixture
+def undivided():
+    """A run whose `count` keeps its state in one partition, and is to have three shards."""
+    made = SliceLog("run", MemoryStorage())
+    begin(made, Deployment(pipeline="p", epoch_s=1.0, segments=(FIXED,), fingerprints={}))
+    (change,) = rescale(made, FIXED, 3, reason="test")
+    assert [(child.groups, child.of) for child in change.children] == [
+        (block.groups, 4) for block in even_blocks(3, 4)
+    ]
+    put_checkpoint(
+        made.store, f"checkpoints/{PARENT}/000001", Block(first=0, count=1, of=1), batch=0
+    )
+    offset = json.dumps({"offset": 8, "timestamp": 0})
+    plan = read(made.store, f"checkpoints/{PARENT}/000001/offsets/0").splitlines()[:2]
+    made.store.replace(
+        f"checkpoints/{PARENT}/000001/offsets/0", "\n".join([*plan, offset]).encode()
+    )
+    return made
+
+
+def restated(log, spark, unit="count.1#0"):
+    parents, segment = [(PARENT, 7)], replace(FIXED, max_shards=4)
+    inherit(log, UnitId.parse(unit), 1, parents, segment, rows=1, crash=Crash(), rewrite=spark)
+    return f"checkpoints/{unit}/000001"
+
+
+def test_state_that_is_not_in_blocks_is_laid_out_by_spark(undivided):
+    """The heir has what was written, as many partitions as its block, and nothing older."""
+    spark = Spark()
+    name = restated(undivided, spark, "count.1#2")
+    (stage,) = spark.stages
+    assert (stage.sources, stage.spark_batch, stage.partitions) == ((("from-0", 0),), 1, 2)
+    assert logged(undivided.store, f"{name}/commits/1")["stateUniqueIds"] == {
+        "0": [["new-0"], ["new-1"]]
+    }
+    settings = logged(undivided.store, f"{name}/offsets/1")
+    assert settings["conf"]["spark.sql.shuffle.partitions"] == "2"
+    kept = undivided.store.sizes(f"{name}/state")
+    assert [file for file in kept if file.endswith(".zip")] == ["0/0/2_y.zip", "0/1/2_y.zip"]
+    metadata = logged(undivided.store, f"{name}/state/0/_metadata/metadata")
+    assert metadata["stateStoreInfo"][0]["numPartitions"] == 2
+    assert undivided.store.folders("checkpoints/count.1#2") == ["000001"]
+
+
+def test_a_rewriting_that_fails_leaves_nothing(undivided):
+    """The next attempt finds no checkpoint, and no work of the one before."""
+    with pytest.raises(RuntimeError, match="no room"):
+        restated(undivided, Spark(failing=True))
+    assert undivided.store.folders("checkpoints/count.1#0") == []
+    restated(undivided, Spark())
+
+
+def test_one_who_takes_all_of_the_state_needs_no_key(undivided):
+    """Shards become one again: nothing has to be told apart."""
+    (change,) = rescale(undivided, FIXED, 2, reason="test")
+    keyless = replace(FIXED, key=())
+    whole = Child(unit="count.3#0", segment="count", groups=(0, 128), of=1)
+    change = replace(change, number=3, parents=(), children=(whole,))
+    undivided.records.execute(Put(changes("count"), 3, change))
+    spark, names = Spark(), ("count.2#0", "count.1#2")
+    for name, block in zip(names, even_blocks(2, 4), strict=True):
+        put_checkpoint(undivided.store, f"checkpoints/{name}/000001", block, batch=0)
+    unit, parents = UnitId.parse("count.3#0"), [(name, 8) for name in names]
+    inherit(undivided, unit, 1, parents, keyless, rows=1, crash=Crash(), rewrite=spark)
+    (stage,) = spark.stages
+    assert (stage.sources, stage.partitions) == ((("from-0", 0), ("from-1", 0)), 1)
+
+
+def test_state_that_nobody_can_lay_out_is_not_divided(undivided):
+    """Without Spark, or without a key that says where a row belongs."""
     with pytest.raises(BadInputError, match="cannot be divided"):
-        make(log, [(PARENT, 7)], segment=segment)
+        make(undivided, [(PARENT, 7)], segment=replace(FIXED, max_shards=4))
+    segment = replace(FIXED, max_shards=4, key=())
+    with pytest.raises(BadInputError, match="cannot be divided"):
+        inherit(
+            undivided,
+            UnitId.parse("count.1#0"),
+            1,
+            [(PARENT, 7)],
+            segment,
+            rows=1,
+            crash=Crash(),
+            rewrite=Spark(),
+        )

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.deployment.slicefiles import Files
+from holdfast.errors import BadInputError
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
@@ -50,7 +51,7 @@ class Rehearsals:
 
     def __init__(self, deployment: Deployment, real: SliceLog, folder: Path) -> None:
         self._deployment, self._real, self._folder = deployment, real, folder
-        self._done: dict[tuple[str, str], bool] = {}
+        self._done: dict[tuple[str, str, int], bool] = {}
         self._one = threading.Lock()
 
     def run(
@@ -63,18 +64,22 @@ class Rehearsals:
         """Rehearse a segment, of a split on one of its paths; whether rows have got through.
 
         It ends at once when the node is `needed`: what is rehearsed would take the cores from what
-        is taken over.
+        is taken over. Where its state is to lie in other partitions than it was deployed with, and
+        cannot, that is raised: those who have it now have not handed it over yet.
         """
+        known = self._deployment.segment(segment.name).max_shards
+        which = segment.name, path, segment.max_shards
         with self._one:
-            if not self._done.get((segment.name, path)):
-                deployment = self._deployment
+            if not self._done.get(which):
+                deployment = self._deployment.with_partitions(segment.name, segment.max_shards)
                 if path:  # of hot paths, it reads the one that it takes
                     deployment = deployment.on_path(segment.name, path)
                     segment = deployment.segment(segment.name)
-                self._done[segment.name, path] = rehearse(
-                    segment, deployment, self._real, self._folder, make, needed
+                strict = segment.max_shards != known
+                self._done[which] = rehearse(
+                    segment, deployment, self._real, self._folder, make, needed, strict=strict
                 )
-            return self._done[segment.name, path]
+            return self._done[which]
 
 
 def rehearse(
@@ -84,10 +89,15 @@ def rehearse(
     folder: Path,
     make: MakeUnit,
     needed: Callable[[], bool] = lambda: False,
+    *,
+    strict: bool = False,
 ) -> bool:
-    """Run a segment for a few batches; whether rows got through. A failure is told, not raised."""
+    """Run a segment for a few batches; whether rows got through.
+
+    A failure is told, not raised, unless it is to be `strict`.
+    """
     with laid_out(segment, deployment, real, folder) as (context, rows):
-        return not needed() and _run(make(context), needed) and rows > 0
+        return not needed() and _run(make(context), needed, strict=strict) and rows > 0
 
 
 @contextlib.contextmanager
@@ -129,13 +139,20 @@ def laid_out(
         home.remove_folder(place, aside=f".{place}")
 
 
-def _run(unit: SparkUnit, needed: Callable[[], bool]) -> bool:
+def _run(unit: SparkUnit, needed: Callable[[], bool], *, strict: bool = False) -> bool:
     deadline = time.monotonic() + TIMEOUT_S
     unit.start()
     try:
         while unit.progress.report.batch < BATCHES - 1 and time.monotonic() < deadline:
             if unit.progress.report.state == "failed":
                 error = (unit.progress.report.error or "").rstrip().rpartition("\n")[2]
+                if strict:
+                    raise BadInputError(
+                        f"it cannot have its state in {unit.context.segment.max_shards} "
+                        f"partitions: {error}",
+                        where=unit.context.segment.name,
+                        hint="it goes on as it is",
+                    )
                 log.warning("rehearsal of %s failed: %s", unit.context.name, error)
                 return False
             if needed():

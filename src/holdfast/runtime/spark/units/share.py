@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.deployment.blocks import block_of, groups_between
 from holdfast.errors import BadInputError
 from holdfast.runtime.checkpoint.inherit import BIRTH
 from holdfast.runtime.checkpoint.inherit import inherit as inherit_state
+from holdfast.runtime.checkpoint.restate import Rewrite, Stage, UniqueIds
 from holdfast.runtime.spark.frames.placement import lies_by_key
+from holdfast.runtime.spark.start.session import unit_session
+from holdfast.runtime.spark.units.restate import rewriter
 from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
+from holdfast.storage import Storage
 from holdfast.streams.handover import Birth
 
 
@@ -58,7 +63,9 @@ def share_of(context: UnitContext) -> Share:
     )
 
 
-def inherit(context: UnitContext, born: Birth, *, rows: int, progress: Progress) -> None:
+def inherit(
+    context: UnitContext, spark: SparkSession, born: Birth, *, rows: int, progress: Progress
+) -> None:
     """Begin with the state of others; `rows` of the clock source stand for one batch."""
     for parent, batch in born.parents if born.shared else ():
         if batch != BIRTH:
@@ -71,4 +78,26 @@ def inherit(context: UnitContext, born: Birth, *, rows: int, progress: Progress)
         context.segment,
         rows=rows,
         crash=context.crash,
+        rewrite=_rewriter(context, spark, progress),
     )
+
+
+def _rewriter(context: UnitContext, spark: SparkSession, progress: Progress) -> Rewrite:
+    """Lays out state anew for a unit; that may take minutes, so it is told."""
+    segment, share = context.segment, share_of(context)
+    session = unit_session(
+        spark, snapshot_batches=segment.snapshot_batches, partitions=share.partitions or 1
+    )
+
+    def rewrite(storage: Storage, stage: Stage) -> UniqueIds:
+        progress.tell(state="starting", doing="having Spark repartition the state it takes over")
+        return rewriter(
+            session,
+            unit=context.name,
+            operator=segment.name,
+            key=segment.key,
+            groups=share.groups,
+            crash=context.crash,
+        )(storage, stage)
+
+    return rewrite

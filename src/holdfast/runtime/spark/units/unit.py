@@ -194,7 +194,7 @@ class SparkUnit:
         known = None if source is None else self._checkpoint(source)
         rebuilt = refuse_or_rebuild(context, known, rows=self._partitions)
         if source is None and born.parents and context.segment.stateful:
-            inherit(context, born, rows=self._partitions, progress=self.progress)
+            inherit(context, self._spark, born, rows=self._partitions, progress=self.progress)
             return
         if rebuilt is not None or source is None:
             make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._partitions)
