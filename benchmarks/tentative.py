@@ -50,6 +50,8 @@ APP = "benchmarks/_lanes_app.py"
 LOST = ("left", "left-once"), ("middle", "middle-once")
 KEPT = ("right", "right-once", "total", "totals")
 BOUND_S = 2.0
+BATCHES, EPOCHS = 16, 40
+"""Of every unit, before anything is lost."""
 DEADLINE_S = 240.0
 PAUSE_S = 0.02
 
@@ -95,8 +97,8 @@ def one_run(folder: Path, after_s: float | None = None) -> Loss:
     run.start()
     try:
         run.wait_for(all_running, DEADLINE_S, "the start")
-        # Warm: a node that has just begun compiles what it runs.
-        stood = run.wait_for(lambda view: _epoch(view, "totals.0#0") >= 40, DEADLINE_S, "results")
+        # Warm: a node that has just begun compiles what it runs, and one that is busy lags behind.
+        stood = run.wait_for(_settled, DEADLINE_S, "results of every batch interval")
         victims = {str(unit.node) for unit in stood.units if unit.unit in _lost()}
         killed, at = time.monotonic(), time.time()
         run.kill_nodes(victims)
@@ -135,6 +137,12 @@ def _watch(run: LocalRun, killed: float, stood_at: int) -> dict[str, float]:
                 times.setdefault(name, time.monotonic() - killed)
         pause.wait(PAUSE_S)
     return times
+
+
+def _settled(view: RunView) -> bool:
+    """Whether every unit has made many batches and keeps up."""
+    made = all((u.batch or 0) >= BATCHES and (u.waiting or 0) <= 1 for u in view.units)
+    return made and _epoch(view, "totals.0#0") >= EPOCHS
 
 
 def _recovered(view: RunView) -> bool:

@@ -40,6 +40,8 @@ from holdfast.control.state.unit_state import UnitRecord
 from holdfast.deployment import UnitId
 from holdfast.health.policy import Tentative
 
+TOGETHER_S = 1.0
+"""Losses that are found within this time of a fork's beginning count as one failure."""
 MOST_FAILURES = 3
 """A unit of a fork that has failed so often ends it."""
 
@@ -299,6 +301,9 @@ class Forking:
         if more:
             names = ", ".join(map(str, sorted(due)))
             return f"{names} gone as well, which concerns {more}", False
+        late = self._found_late(moment, live, due, segments)
+        if late:
+            return f"{', '.join(map(str, sorted(late)))} gone at the same time", False
         if any(self._downstream({unit}) & segments for unit in silent):
             self._target = None
             return None, False
@@ -310,6 +315,23 @@ class Forking:
         if max(behind, default=0) <= self._slack:
             return "the exact results have caught up", False
         return None, False
+
+    def _found_late(
+        self, moment: Moment, live: ForkRecord, due: Iterable[UnitId], segments: set[str]
+    ) -> set[UnitId]:
+        """Units nobody is to wait for, which were lost with those of a fork that has just begun.
+
+        Its own units would wait for them, for longer than another start takes.
+        """
+        if moment.now - live.began_at > TOGETHER_S or (self._policy.after_s or 0.0) <= TOGETHER_S:
+            return set()
+        return {
+            unit
+            for unit in due
+            if unit.segment in self._policy.at_once
+            and unit not in live.silent
+            and self._downstream({unit}) & segments
+        }
 
     def _sinks(self, live: ForkRecord, segments: set[str]) -> list[tuple[UnitId, int, int]]:
         """The fork's sinks, or what comes next to them: how far each is, and its exact unit."""

@@ -274,6 +274,27 @@ def test_a_correlated_failure_that_is_seen_one_by_one_is_one_fork():
     assert "fork_began" not in facts(got)
 
 
+def test_a_loss_that_is_found_late_is_not_waited_for():
+    """The fork has just begun, and its units would wait for what is known to take too long."""
+    made = lanes(at_once=("a", "a-once", "b", "b-once"))
+    kill(made, A)
+    assert "fork_began" in facts(made.tick(0.02))
+    kill(made, B)
+    got = made.tick(0.2)
+    assert facts(got).count("fork_ended") == facts(got).count("fork_began") == 1
+    assert {str(unit) for unit in live(made).silent} == {str(u) for u in (A, A_ONCE, B, B_ONCE)}
+    assert "fork_ended" not in facts(made.advance(5.0))
+
+
+def test_a_loss_while_a_fork_lives_is_left_out_by_its_units():
+    """Also one that nobody is to wait for, once the fork has gone on for a while."""
+    made = lanes(at_once=("a", "a-once", "b", "b-once"))
+    kill(made, A)
+    made.advance(2.0, step=0.1)
+    kill(made, B)
+    assert "fork_ended" not in facts(made.advance(5.0, step=0.1))
+
+
 def test_a_second_loss_above_the_same_sink_is_in_the_fork_of_the_first():
     """Though it is due only some time later."""
     made = lanes()
