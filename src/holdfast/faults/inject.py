@@ -308,14 +308,16 @@ class Injector:
         """Give an operator another number of shards, whatever else goes on."""
         deployment = read_spec(self._run.run_dir).deployment
         able = [segment for segment in deployment.segments if segment.scales]
-        if not able:
+        if not able and not fault.target:
             raise BadInputError("no operator declares max_shards", where="scale")
         segment = (
             scalable(deployment, fault.target)
             if fault.target
             else able[int(self._rng.integers(len(able)))]
         )
-        shards = int(fault.text or self._rng.integers(1, segment.max_shards + 1))
+        # One that declares none, and is named, goes through Spark's repartitioning.
+        most = max(2, segment.max_shards)
+        shards = int(fault.text or self._rng.integers(1, most + 1))
         log = SliceLog(self._run.run_dir)
         announce(log, rescale(log, segment, shards, reason="a fault schedule"))
         return f"{segment.name}={shards}"

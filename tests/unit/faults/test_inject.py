@@ -339,6 +339,18 @@ def test_an_operator_is_given_other_shards(tmp_path):
     assert len(shape_of(log, count)) == drawn
 
 
+def test_an_operator_without_max_shards_is_scaled_if_it_is_named(tmp_path):
+    """It goes through Spark's repartitioning; the seed never chooses it."""
+    count = Segment(name="count", kind="inner", operators=("count",), stateful=True, key=("word",))
+    deployment = Deployment(pipeline="p", epoch_s=1.0, segments=(count,), fingerprints={})
+    write_spec(tmp_path, RunSpec(app="", host="fake", deployment=deployment, policy=Policy()))
+    log = SliceLog(tmp_path)
+    begin(log, deployment)
+    faults = (Fault(at_s=0.0, kind="scale", target="count", text="3"),)
+    Injector(FakeRun(tmp_path), Schedule(faults=faults), ManualClock()).step()
+    assert [child.of for child in log.carriers("count")] == [4, 4, 4]
+
+
 def test_a_run_in_which_nothing_scales_is_not_scaled(tmp_path):
     """A schedule that cannot be carried out is a mistake, not a fault."""
     deployment = Deployment(pipeline="p", epoch_s=1.0, segments=(), fingerprints={})
