@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from holdfast.control.events import ProbeReport, UnitReport
 from holdfast.deployment import PATH_MARK, Deployment, Segment, UnitId
-from holdfast.errors import BadInputError, HoldfastError
-from holdfast.pipeline import Files, Generator, Pipeline, Rate, SparkSource
+from holdfast.errors import HoldfastError
+from holdfast.pipeline import Pipeline
 from holdfast.pipeline.paths import taking
-from holdfast.pipeline.sinks import check_apart
 from holdfast.rundir.contents import (
-    own_places,
     probe_folder,
     scratch_folder,
     scratch_path,
@@ -43,10 +40,10 @@ from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.sabotage import sabotaged
 from holdfast.runtime.spark.frames.tables import fix_tables
-from holdfast.runtime.spark.io.files import file_reader
 from holdfast.runtime.spark.start.session import NODE_SETTINGS, start_session
 from holdfast.runtime.spark.start.warmup import warm_up
 from holdfast.runtime.spark.units.drafts import Drafts
+from holdfast.runtime.spark.units.ends import Ends
 from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
@@ -55,11 +52,8 @@ from holdfast.runtime.spark.units.rehearse import MakeUnit, Rehearsals
 from holdfast.runtime.spark.units.replay import Bench
 from holdfast.runtime.spark.units.starting import Starting, status_of, until_running
 from holdfast.runtime.spark.units.unit import SparkUnit
-from holdfast.runtime.units.exporters import ExporterUnit, make_delivery
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
-from holdfast.runtime.units.sources import EpochRows, SourceUnit, rows_of
-from holdfast.runtime.units.tentative import TentativeExporter, make_tentative
 from holdfast.runtime.units.threads import ThreadUnit, UnitContext
 from holdfast.runtime.units.turns import Turns
 from holdfast.storage import open_storage
@@ -122,6 +116,13 @@ class SparkUnitHost:
         self._store = open_storage(self._root, told=self._watch.told)
         folder = warm_folder(self._scratch)
         self._rehearsals = Rehearsals(deployment, SliceLog(self._root), folder)
+        self._ends = Ends(
+            pipeline=pipeline,
+            deployment=deployment,
+            root=self._root,
+            session=self.session,
+            schemas=self.schemas,
+        )
         ship_by_value(pipeline)
 
     def start(self, unit: UnitId, generation: int, clone_from: int | None) -> None:
@@ -318,7 +319,7 @@ class SparkUnitHost:
         match segment.kind:
             case "inner":
                 return self._spark_unit(context, clone_from=clone_from, drafts=self._drafts)
-            case "source" if self._is_native(segment):
+            case "source" if self._ends.is_native(segment):
                 return NativeSourceUnit(
                     context,
                     spark=self.session(),
@@ -329,10 +330,10 @@ class SparkUnitHost:
                 )
             case "source":
                 self._claim(context)
-                return self._source(context, segment)
+                return self._ends.source(context)
             case "exporter":
                 self._claim(context)
-                return self._exporter(context, segment)
+                return self._ends.exporter(context)
 
     def _log_of(self, unit: UnitId, segment: Segment) -> SliceLog:
         if unit.fork is None:
@@ -356,7 +357,7 @@ class SparkUnitHost:
         exact = log.newest_batch(context.unit.exact.name)
         if isinstance(log, ForkedLog):
             log.run(log.steps().begin(exact + 1))
-        return self._exporter(context, context.segment)
+        return self._ends.exporter(context)
 
     def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
         hot = any(item.followers for item in self._deployment.segments)
@@ -386,7 +387,7 @@ class SparkUnitHost:
                 self._context(unit, number, context.log), crash=Crash()
             ),
             bench=self._bench,
-            source=self._rows_of,
+            source=self._ends.rows_of,
             alone=self._healing,
             scratch=f"{scratch_folder(Path()).name}/{self._scratch.name}",
         )
@@ -443,56 +444,6 @@ class SparkUnitHost:
             "starts": self._starts,
             "partitions": self._partitions,
         }
-
-    def _is_native(self, segment: Segment) -> bool:
-        return isinstance(self._pipeline.operator(segment.operators[0]).source, SparkSource)
-
-    def _source(self, context: UnitContext, segment: Segment) -> ThreadUnit:
-        if len(segment.operators) != 1:
-            raise BadInputError(
-                "a source fused with other operators cannot be run",
-                where=segment.name,
-                hint="deploy with fuse_sources=False",
-            )
-        rows = self._rows_of(context)
-        if isinstance(rows, SparkSource):
-            raise TypeError("a SparkSource is read by a query of its own")
-        return SourceUnit(context, rows, event_time=self._pipeline.event_time)
-
-    def _rows_of(self, context: UnitContext) -> EpochRows | SparkSource:
-        """What a source unit reads."""
-        segment = context.segment
-        operator = self._pipeline.operator(segment.operators[0])
-        source = operator.source
-        match source:
-            case Rate() | Generator() | Files():
-                return rows_of(
-                    source, context, reader=lambda files: file_reader(files, self.session)
-                )
-            case SparkSource():
-                return source
-            case _:
-                raise BadInputError(
-                    f"{type(source).__name__} cannot be run yet", where=operator.name
-                )
-
-    def _exporter(self, context: UnitContext, segment: Segment) -> ThreadUnit:
-        operator = self._pipeline.operator(segment.operators[0])
-        boundary = self._deployment.boundary(segment.inputs[0])
-        schema = to_arrow_schema(self.schemas()[boundary.operator], timezone="UTC")
-        if operator.sink is None:
-            raise AssertionError("a sink operator has a sink")
-        sinks = [(item.name, item.sink) for item in self._pipeline.sinks if item.sink]
-        check_apart(sinks, self._root, taken=own_places(self._root))
-        place: dict[str, Any] = {
-            "context": context,
-            "boundary": boundary,
-            "schema": schema,
-            "make_frame": lambda rows: self.session().createDataFrame(rows),
-        }
-        if context.unit.fork is not None:
-            return TentativeExporter(context, make_tentative(operator.sink, **place), schema)
-        return ExporterUnit(context, make_delivery(operator.sink, **place), schema)
 
     def _crash(self) -> Crash:
         return crash_plan(self._jvm_pid()) if os.environ.get(CRASH_VARIABLE) else Crash()
