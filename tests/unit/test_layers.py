@@ -71,7 +71,7 @@ ROOMS = {
     "rescale": "checkpoint log",
     "spark/check_app": "spark/frames spark/start",
     "spark/frames": "spark/io",
-    "spark/host": "log paths spark/frames spark/io spark/start spark/units units",
+    "spark/host": "log paths spark/frames spark/start spark/units units",
     "spark/io": "checkpoint log",
     "spark/start": "log spark/frames spark/io units",
     "spark/units": "checkpoint log spark/frames spark/io spark/start units",
