@@ -57,7 +57,7 @@ def test_a_path_that_fails_is_left_and_taken_again(tmp_path, kind, at_s, says):
     """There by its breaker, back by a probe; every position is advertised to once."""
     # Long enough that a first batch of several seconds, on a busy machine, does not outlast it.
     fault = Fault(at_s=at_s, kind=kind, target="keywords:P3", duration_s=20.0)
-    told = play(tmp_path / "run", Schedule(faults=(fault,)))
+    told = play(tmp_path / "run", Schedule(faults=(fault,)), batches_before=2)
     taken = [(fact.before, fact.path) for fact in told if isinstance(fact, PathTaken)]
     assert ("P3", "P6") in taken
     changed = [

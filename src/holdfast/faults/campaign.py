@@ -61,6 +61,9 @@ class Campaign:
     trim: bool = False
     """Trim what sources published as every run does; a copy is kept aside for the check. Faults
     begin when the first slices are trimmed."""
+    batches_before: int = 0
+    """Batches every exporter must have delivered before faults begin. Without any, one may come in
+    the first batch of a unit, for which nobody can say yet how long it usually takes."""
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Of splits: when paths are left and probed."""
@@ -145,6 +148,11 @@ def run_campaign(
         if campaign.trim:
             keeper.start()
         run.wait_for(all_running, START_S, "the start")
+        run.wait_for(
+            lambda now: _delivered(now, campaign.pipeline, "batch") >= campaign.batches_before - 1,
+            START_S,
+            "the first results",
+        )
         if campaign.trim:
             run.wait_for(lambda _: all(keeper.trimmed().values()), TRIM_S, "trimming the input")
         injector = Injector(
