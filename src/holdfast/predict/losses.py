@@ -76,15 +76,22 @@ def lose(
     cores: float,
     missing: float,
     busy: float,
-) -> Loss:
-    """Lose the node that runs these segments; `missing` is the chance that no spare is left."""
+    limits: Sequence[float] | None = None,
+) -> Loss | None:
+    """Lose the node that runs these segments; `missing` is the chance that no spare is left.
+
+    With `limits`, one per segment of the plan, None as soon as so many failures take one of them
+    longer that its 95th percentile does: few failures tell, those that begin last foremost.
+    """
     at = sorted(segments)
     cold = [i for i in at if not paced.replicated[i]]
     ready = draws.detection + draws.session(missing)
     offset = draws.since * float(paced.interval_s.max())
     units = _units(cold, at, paced, draws)
-    failures = [
-        bring_back(
+    failures: list[list[Back]] = [[] for _ in range(draws.failures)]
+    above = [0] * len(cold)
+    for failure in np.argsort(-ready, kind="stable").tolist():
+        found = failures[failure] = bring_back(
             units[failure],
             detected=float(ready[failure]),
             since=float(offset[failure]),
@@ -92,8 +99,12 @@ def lose(
             busy=busy,
             at_once=max(1, round(cores)),
         )
-        for failure in range(draws.failures)
-    ]
+        if limits is None:
+            continue
+        for k, (i, back) in enumerate(zip(cold, found, strict=True)):
+            above[k] += back.seconds > limits[i]
+        if max(above, default=0) > draws.passing:
+            return None
     return _summed(at, cold, paced, failures)
 
 

@@ -69,8 +69,8 @@ class Polish:
             if self.solve.should_stop():
                 break
             looked += 1
-            found = self.search.offer(place(problem, plan, size, self.solve))
-            if not found.broken:
+            found = self.search.keeps(place(problem, plan, size, self.solve))
+            if found is not None:
                 return looked, found
             self._failed.add(put)
         return looked, None

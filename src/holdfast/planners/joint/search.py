@@ -14,6 +14,8 @@ from holdfast.predict.segments import SegmentPlan, segments_of
 
 KEPT_SOUND = 6
 """Plans that keep the bounds and are remembered."""
+LOOKED_WHOLE = 2
+"""Choices that are looked at whole before it is enough to know that one breaks a bound."""
 FIRST_TRIES = 6
 """Plans made by hand that are worked out before the search."""
 
@@ -30,6 +32,8 @@ class Search:
     stopped: bool = False
     closest: Evaluation | None = None
     """Of those that break bounds, the one that breaks fewest: it tells what is in the way."""
+    looked: int = 0
+    """Choices that were looked at whole though only whether they keep the bounds was asked."""
     sound: list[Evaluation] = field(default_factory=list)
     """Plans that keep the bounds, the latest ones: each may lead to a better one."""
 
@@ -48,6 +52,15 @@ class Search:
         if self.best is None or found.cost < self.best.cost:
             self.best = found
         return found
+
+    def keeps(self, choice: Choice) -> Evaluation | None:
+        """The same for a choice of which, if it breaks a bound, nothing else is to be known."""
+        # What is in the way is told by the first ones that are looked at whole.
+        if self.looked >= LOOKED_WHOLE and self.problem.surely_broken(choice):
+            return None
+        self.looked += 1
+        found = self.offer(choice)
+        return None if found.broken else found
 
 
 def _miss(found: Evaluation) -> tuple[int, float]:
@@ -76,6 +89,6 @@ def first_search(problem: Problem) -> Search:
     sound = [plan for plan in plans if not problem.broken_pace(plan[0], plan[1])]
     by_cost = sorted(sound or plans[:1], key=lambda plan: problem.cost(plan[1].cpu, plan[2]))
     for segments, _, size in by_cost[:FIRST_TRIES]:
-        if not search.offer(place(problem, segments, size, Solve())).broken:
+        if search.keeps(place(problem, segments, size, Solve())) is not None:
             break
     return search
