@@ -205,5 +205,5 @@ def _why(problem: Problem, search: Search, nearest: Nearest, replicas: int | Non
     if nearest.together:
         ways = [say_bound(name, value, unit) for name, value in nearest.together.items()]
         return f"{said}, nor would one alone help; these can be kept together: {', '.join(ways)}"
-    broken = search.closest.broken if search.closest is not None else ()
+    broken = search.in_the_way()
     return f"{said}: {broken[0]}" if broken else said

@@ -14,8 +14,6 @@ from holdfast.predict.segments import SegmentPlan, segments_of
 
 KEPT_SOUND = 6
 """Plans that keep the bounds and are remembered."""
-LOOKED_WHOLE = 2
-"""Choices that are looked at whole before it is enough to know that one breaks a bound."""
 FIRST_TRIES = 6
 """Plans made by hand that are worked out before the search."""
 
@@ -32,8 +30,8 @@ class Search:
     stopped: bool = False
     closest: Evaluation | None = None
     """Of those that break bounds, the one that breaks fewest: it tells what is in the way."""
-    looked: int = 0
-    """Choices that were looked at whole though only whether they keep the bounds was asked."""
+    rejected: Choice | None = None
+    """The first one of which it was soon seen that it breaks a bound."""
     sound: list[Evaluation] = field(default_factory=list)
     """Plans that keep the bounds, the latest ones: each may lead to a better one."""
 
@@ -55,12 +53,17 @@ class Search:
 
     def keeps(self, choice: Choice) -> Evaluation | None:
         """The same for a choice of which, if it breaks a bound, nothing else is to be known."""
-        # What is in the way is told by the first ones that are looked at whole.
-        if self.looked >= LOOKED_WHOLE and self.problem.surely_broken(choice):
+        if self.problem.surely_broken(choice):
+            self.rejected = self.rejected or choice
             return None
-        self.looked += 1
         found = self.offer(choice)
         return None if found.broken else found
+
+    def in_the_way(self) -> tuple[str, ...]:
+        """Which bounds the plan breaks that comes closest to keeping all, in words."""
+        if self.closest is None and self.rejected is not None:
+            self.closest = self.problem.evaluate(self.rejected)
+        return () if self.closest is None else self.closest.broken
 
 
 def _miss(found: Evaluation) -> tuple[int, float]:

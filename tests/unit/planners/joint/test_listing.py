@@ -54,7 +54,7 @@ def test_the_list_equals_the_program(
 def test_what_few_failures_tell_is_what_all_tell() -> None:
     """A plan of which few failures say that it breaks a bound breaks one in all of them."""
     seen = set()
-    for seed in (2, 3, 15):
+    for seed in (0, 1, 3):
         topology, request = random_joint_problem(seed, most_operators=5)
         problem = make_problem(topology, replace(request, max_latency=None, max_overhead=None))
         master = Master(problem, all_segments(problem))
