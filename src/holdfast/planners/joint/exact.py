@@ -35,7 +35,8 @@ MAX_STEPS = 200
 MAX_BARRED = 24
 """Plans of one size that are barred before the proof is given up."""
 FEW_BARRED = 4
-"""The same where a proof is not to be had, or not asked for."""
+"""The same where a proof is not to be had or not asked for, or where the program is needed, which
+takes ever longer with each."""
 FEW_SEGMENTS = 1_000
 """Candidates that repair bears, one program a step."""
 
@@ -113,7 +114,8 @@ class ExactSearch:
                 return ended(tried.cost)
             pace = problem.known(found.segments, size.spares).pace
             if not problem.broken_pace(found.segments, pace):
-                if len(self._master.barred) >= self.most_barred:
+                most = self.most_barred if found.listed else min(FEW_BARRED, self.most_barred)
+                if len(self._master.barred) >= most:
                     self._repair(size)
                     break
                 sound = sound and (size.nodes == 1 or len(found.segments) <= LISTED)

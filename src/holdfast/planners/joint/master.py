@@ -48,6 +48,8 @@ class MasterResult:
     cpu_bound: float
     """Cores that no choice is below; infinite: there is none."""
     proved: bool
+    listed: bool = False
+    """Found on the list of plans, not by the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,7 +163,7 @@ class Master:
                 segments = self._segments(begun.columns, np.array(begun.last.columns, np.int64))
                 if frozenset(segments) not in self.barred:
                     cpu = begun.last.cpu + extra
-                    return MasterResult(segments=segments, cpu_bound=cpu, proved=True)
+                    return MasterResult(segments=segments, cpu_bound=cpu, proved=True, listed=True)
             begun.last = begun.listing.next(MOST_STEPS)
             if begun.listing.exhausted:
                 return MasterResult(segments=None, cpu_bound=np.inf, proved=True)

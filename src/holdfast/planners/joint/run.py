@@ -147,7 +147,7 @@ def _enough_replicas(problem: Problem, request: PlanRequest, runner: Runner) -> 
     """With how many followers there is a plan, if so many were not allowed; None: with none."""
     if request.max_replicas is None or not _bounds_recovery(problem):
         return None
-    found = runner.run(problem.with_replicas(math.inf)).best
+    found = runner.attempt(problem.with_replicas(math.inf)).best
     if found is None:
         return None
     return sum(follower_counts(problem.model.load.shards, found.choice.segments))
