@@ -1,13 +1,13 @@
 """Slice files that are lost for good: they are made again, by whoever misses them."""
 
-import datetime as dt
 import signal
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 from tests.spark.drivers import run_driver
 from tests.spark.heal_driver import START, Running, events, lose
+from tests.spark.sums import sums_of_windows
 
 from holdfast.runtime.log.crash import REPAIR_POINTS
 from holdfast.runtime.spark.start.native import VARIABLE
@@ -24,13 +24,8 @@ def spark():
 
 
 def expected(epochs):
-    sums = defaultdict(lambda: [0, 0])
-    for epoch in range(epochs):
-        for ts, key, value in events(epoch, 0):
-            start = ts - dt.timedelta(seconds=(ts - START).seconds % 3)
-            sums[start, key][0] += 2 * value
-            sums[start, key][1] += 1
-    return {key: tuple(value) for key, value in sums.items()}
+    rows = [row for epoch in range(epochs) for row in events(epoch, 0)]
+    return sums_of_windows(rows, start=START, seconds=3, times=2)
 
 
 def check(folder):

@@ -1,14 +1,13 @@
 """Operators that get more shards and fewer while they run: every row once, state and all."""
 
-import datetime as dt
 import signal
 import time
-from collections import defaultdict
 
 import pytest
 from tests.spark.drivers import run_driver
 from tests.spark.in_process import DEADLINE_S
 from tests.spark.rescale_driver import START, Rescaled, delivered, events, reached, scattered
+from tests.spark.sums import sums_of_windows
 
 from holdfast.deployment import UnitId
 from holdfast.runtime.log.slicelog import SliceLog
@@ -26,13 +25,8 @@ def spark():
 
 
 def expected(epochs):
-    sums = defaultdict(lambda: [0, 0])
-    for epoch in range(epochs):
-        for ts, key, value in events(epoch, 0):
-            start = ts - dt.timedelta(seconds=ts.second % 5, microseconds=ts.microsecond)
-            sums[start, key][0] += value
-            sums[start, key][1] += 1
-    return {key: tuple(value) for key, value in sums.items()}
+    made = (row for epoch in range(epochs) for row in events(epoch, 0))
+    return sums_of_windows(made, start=START, seconds=5)
 
 
 def check(folder, last=None):

@@ -173,6 +173,17 @@ class Demands:
 
     def of(self, operators: Sequence[int]) -> FloatArray:
         """Demand of a segment; the output operator comes last in `operators`."""
+        key = tuple(operators)
+        if key not in self._known:
+            self._known[key] = self._of(key)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, ...], FloatArray]:
+        """Demands of the segments that were asked for."""
+        return {}
+
+    def _of(self, operators: tuple[int, ...]) -> FloatArray:
         inside = set(operators)
         total = self.member[list(operators)].sum(axis=0) + self.closing[operators[-1]]
         for v in operators:

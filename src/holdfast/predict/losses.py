@@ -10,8 +10,9 @@ be brought back: they publish its slices a head start later.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,24 +77,35 @@ def lose(
     cores: float,
     missing: float,
     busy: float,
-) -> Loss:
-    """Lose the node that runs these segments; `missing` is the chance that no spare is left."""
+    limits: Sequence[float] | None = None,
+) -> Loss | None:
+    """Lose the node that runs these segments; `missing` is the chance that no spare is left.
+
+    With `limits`, one per segment of the plan, None as soon as so many failures take one of them
+    longer that its 95th percentile does: few failures tell, those that begin last foremost.
+    """
     at = sorted(segments)
     cold = [i for i in at if not paced.replicated[i]]
     ready = draws.detection + draws.session(missing)
     offset = draws.since * float(paced.interval_s.max())
     units = _units(cold, at, paced, draws)
-    failures = [
-        bring_back(
-            units[failure],
+    failures: list[list[Back]] = [[] for _ in range(draws.failures)]
+    above = [0] * len(cold)
+    for failure in np.argsort(-ready, kind="stable").tolist():
+        found = failures[failure] = bring_back(
+            units(failure),
             detected=float(ready[failure]),
             since=float(offset[failure]),
             cores=cores,
             busy=busy,
             at_once=max(1, round(cores)),
         )
-        for failure in range(draws.failures)
-    ]
+        if limits is None:
+            continue
+        for k, (i, back) in enumerate(zip(cold, found, strict=True)):
+            above[k] += back.seconds > limits[i]
+        if max(above, default=0) > draws.passing:
+            return None
     return _summed(at, cold, paced, failures)
 
 
@@ -112,8 +124,10 @@ def never(segments: Sequence[int]) -> Loss:
     )
 
 
-def _units(cold: Sequence[int], at: Sequence[int], paced: Paced, draws: Draws) -> list[list[Lost]]:
-    """Per failure, the units that it hits and that have to be brought back."""
+def _units(
+    cold: Sequence[int], at: Sequence[int], paced: Paced, draws: Draws
+) -> Callable[[int], list[Lost]]:
+    """The units that have to be brought back, by the failure that hits them."""
     place = {segment: position for position, segment in enumerate(cold)}
     hit = {i for i in at if paced.replicated[i]}
     behind = [
@@ -121,35 +135,39 @@ def _units(cold: Sequence[int], at: Sequence[int], paced: Paced, draws: Draws) -
     ]
     drawn = paced.drawn
     load = drawn.load(paced.interval_s, paced.snapshots, draws.logs)
-    failures: list[list[Lost]] = [[] for _ in range(draws.failures)]
+    varied = {
+        "build": drawn.build,
+        "plan": drawn.plan,
+        "usual": drawn.usual,
+        "load": load,
+        "fixed": drawn.fixed,
+        "work": drawn.work,
+    }
+    tables = np.stack([table[list(cold)] for table in varied.values()], axis=-1)
+    same: list[dict[str, Any]] = []
     for i in cold:
         outside = [behind[j] for j in paced.inputs[i] if j not in place]
-        same = {
-            "interval": float(paced.interval_s[i]),
-            "build_cores": float(paced.shards[i] * paced.build_cores[i]),
-            "batch_cores": float(paced.shards[i] * paced.batch_cores[i]),
-            "outside": max(outside, default=0.0),
-            "lag": float(paced.lag_s[i]),
-            "behind": float(paced.behind_s[i]),
-        }
-        read = tuple(place[j] for j in paced.inputs[i] if j in place)
-        varied = (drawn.build, drawn.plan, drawn.usual, load, drawn.fixed, drawn.work)
-        rows = zip(*(table[i].tolist() for table in varied), strict=True)
-        for units, (build, plan, usual, loading, fixed, work) in zip(failures, rows, strict=True):
-            units.append(
-                Lost(
-                    build=build,
-                    plan=plan,
-                    usual=usual,
-                    load=loading,
-                    fixed=fixed,
-                    work=work,
-                    inputs=read,
-                    one_interval=paced.one_interval[i],
-                    **same,
-                )
-            )
-    return failures
+        same.append(
+            {
+                "interval": float(paced.interval_s[i]),
+                "build_cores": float(paced.shards[i] * paced.build_cores[i]),
+                "batch_cores": float(paced.shards[i] * paced.batch_cores[i]),
+                "inputs": tuple(place[j] for j in paced.inputs[i] if j in place),
+                "outside": max(outside, default=0.0),
+                "lag": float(paced.lag_s[i]),
+                "behind": float(paced.behind_s[i]),
+                "one_interval": paced.one_interval[i],
+            }
+        )
+
+    def hit_by(failure: int) -> list[Lost]:
+        rows = tables[:, failure].tolist()
+        return [
+            Lost(**known, **dict(zip(varied, row, strict=True)))
+            for known, row in zip(same, rows, strict=True)
+        ]
+
+    return hit_by
 
 
 def _summed(

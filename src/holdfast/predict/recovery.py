@@ -282,6 +282,19 @@ class RecoveryModel:
 
     def loss(self, node: Sequence[int], paced: Paced, pace: Pace, spares: int) -> Loss:
         """What the death of one node costs that has these segments."""
+        found = self.loss_within(node, paced, pace, spares, None)
+        assert found is not None, "nothing limits it"  # noqa: S101 - for the type checker
+        return found
+
+    def loss_within(
+        self,
+        node: Sequence[int],
+        paced: Paced,
+        pace: Pace,
+        spares: int,
+        limits: Sequence[float] | None,
+    ) -> Loss | None:
+        """The same; None if the 95th percentile of a segment is seen to be above its limit."""
         if not pace.cpu < self.machine.cores:
             return never(node)
         survive = max(0.0, pace.cpu - float(paced.cpu[list(node)].sum()))
@@ -292,6 +305,7 @@ class RecoveryModel:
             cores=self.machine.cores,
             missing=self.missing(spares),
             busy=survive if len(node) < len(paced.inputs) else 0.0,
+            limits=limits,
         )
 
     def paced(self, segments: Sequence[SegmentPlan], pace: Pace) -> Paced:

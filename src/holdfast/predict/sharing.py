@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Generator, Hashable, Sequence
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import NamedTuple, TypeAlias
 
 
 class Compute(NamedTuple):
@@ -97,22 +97,20 @@ class _Share:
                 self._left -= 1
                 return
             first = False
-            match step:
-                case Compute():
-                    if step.seconds > 0:
-                        end = self._clock + step.seconds
-                        heapq.heappush(self._running, (end, number, step.cores))
-                        self._wanted += step.cores
-                        return
-                case Sleep():
-                    if step.until > self._now:
-                        heapq.heappush(self._asleep, (step.until, number))
-                        return
-                case Await():
-                    self._awaited.setdefault(step.what, []).append(number)
+            # By far the most time of a prediction is spent here, and this is quicker than `match`.
+            if isinstance(step, Compute):
+                seconds, cores = step
+                if seconds > 0:
+                    heapq.heappush(self._running, (self._clock + seconds, number, cores))
+                    self._wanted += cores
                     return
-                case Tell():
-                    for waiting in self._awaited.pop(step.what, ()):
-                        heapq.heappush(self._asleep, (self._now, waiting))
-                case _:
-                    assert_never(step)
+            elif isinstance(step, Sleep):
+                if step.until > self._now:
+                    heapq.heappush(self._asleep, (step.until, number))
+                    return
+            elif isinstance(step, Await):
+                self._awaited.setdefault(step.what, []).append(number)
+                return
+            else:
+                for waiting in self._awaited.pop(step.what, ()):
+                    heapq.heappush(self._asleep, (self._now, waiting))

@@ -129,6 +129,7 @@ def bring_back(
         free=at_once,
         published=[_Published(behind=unit.behind) for unit in units],
         found=[Back() for _ in units],
+        read=frozenset(producer for unit in units for producer in unit.inputs),
     )
     share([failure.bring(me) for me in range(len(units))], cores=cores, busy=busy)
     return failure.found
@@ -148,6 +149,8 @@ class _Failure:
     """How many more may be built now."""
     published: list[_Published]
     found: list[Back]
+    read: frozenset[int]
+    """Units that others read which were lost too."""
     next: int = 0
     """Who is to be built next."""
 
@@ -157,16 +160,18 @@ class _Failure:
         yield from self._turn(me)
         runs = yield Compute(unit.build, unit.build_cores)
         self.free += 1
-        yield Tell(_GATE)
+        if self.next < len(self.units):
+            yield Tell((_GATE, self.next))
         ago = math.fmod(self.since, unit.interval)
         redo = ago < unit.behind
         upto = -ago - (unit.interval if redo else 0.0)
         seen = _Seen(runs=runs)
         for batch in range(MAX_BATCHES):
             ahead = unit.usual + (0.0 if batch else unit.plan)
-            yield Compute(ahead, unit.batch_cores if batch else unit.build_cores)
+            now = yield Compute(ahead, unit.batch_cores if batch else unit.build_cores)
             first_end = upto + unit.interval
-            now = yield from self._input(unit, first_end)
+            if unit.inputs or first_end + unit.outside > now:
+                now = yield from self._input(unit, first_end)
             due, end = self._due(unit, first_end), first_end
             if not unit.one_interval and (batch or not redo):
                 end = self._reach(unit, first_end, now)
@@ -178,21 +183,24 @@ class _Failure:
             mine.ends.append(end)
             mine.times.append(now)
             settled = now - self._due(unit, end) <= unit.interval + unit.lag
-            if settled and now - end <= unit.interval + unit.behind:
-                mine.settled = True
+            mine.settled = settled and now - end <= unit.interval + unit.behind
+            if mine.settled:
                 seen.tell(self.found[me], self.detected)
+            if me in self.read:
                 yield Tell(me)
+            if mine.settled:
                 return
-            yield Tell(me)
 
     def _turn(self, me: int) -> Task:
         """Wait until it may be built."""
-        yield Sleep(self.detected)
+        if me == 0:
+            yield Sleep(self.detected)
         while self.next != me or self.free < 1:
-            yield Await(_GATE)
+            yield Await((_GATE, me))
         self.next += 1
         self.free -= 1
-        yield Tell(_GATE)
+        if self.free >= 1 and self.next < len(self.units):
+            yield Tell((_GATE, self.next))
 
     def _input(self, unit: Lost, end: float) -> Generator[Step, float, float]:
         """Wait until a slice can be made that ends there."""

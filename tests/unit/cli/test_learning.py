@@ -7,6 +7,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from tests.unit.planners.words import WORDS
 from typer.testing import CliRunner
 
 from holdfast.cli import app
@@ -36,12 +37,6 @@ from holdfast.topology.graph import Edge, Operator, Topology
 
 pytestmark = pytest.mark.unit
 
-TOPOLOGY = Topology(
-    name="words",
-    operators=(Operator(name="lines"), Operator(name="count")),
-    edges=(Edge(source="lines", target="count"),),
-    rates={"lines": 1000.0},
-)
 STATISTICS = Statistics(
     pipeline="words",
     operators={
@@ -60,7 +55,7 @@ STATISTICS = Statistics(
 @pytest.fixture
 def plan():
     request = PlanRequest(statistics=STATISTICS, max_recovery=6.0, max_replicas=0)
-    return plan_topology(TOPOLOGY, request, method="joint")
+    return plan_topology(WORDS, request, method="joint")
 
 
 def faster(factor):
@@ -77,8 +72,8 @@ def faster(factor):
 def learned(plan, factor=1.0, restore_s=None, lost=("lines", "count")):
     """A run whose rows come so many times as fast."""
     found = Learned()
-    wanted = expectations(TOPOLOGY, plan, STATISTICS)
-    later = expectations(TOPOLOGY, plan, faster(factor))
+    wanted = expectations(WORDS, plan, STATISTICS)
+    later = expectations(WORDS, plan, faster(factor))
     recoveries = [
         Recovery(
             id=2 * number + place,
@@ -105,14 +100,14 @@ def learned(plan, factor=1.0, restore_s=None, lost=("lines", "count")):
 
 def test_a_run_that_does_what_was_profiled_keeps_its_promise(plan):
     """Nothing has changed, so nothing is warned of."""
-    found = standing(TOPOLOGY, STATISTICS, plan, learned(plan))
+    found = standing(WORDS, STATISTICS, plan, learned(plan))
     assert found.drifts == ()
     assert found.warning is None
 
 
 def test_more_rows_than_profiled_break_the_promise(plan):
     """Four times the rows are too much to catch up with, and the warning says why in one line."""
-    found = standing(TOPOLOGY, STATISTICS, plan, learned(plan, 4.0))
+    found = standing(WORDS, STATISTICS, plan, learned(plan, 4.0))
     assert "count" in found.broken
     assert found.warning.startswith("the promise no longer holds: count")
     assert "because of rows into count: 1000 /s as profiled, 4000 /s now" in found.warning
@@ -129,7 +124,7 @@ def test_rows_that_turn_out_to_be_cheap_break_nothing(plan):
                 "count": Seen(rate_in=10_000.0, batch_s=0.3, state_bytes=1e6),
             }
         )
-    now = standing(TOPOLOGY, STATISTICS, plan, found)
+    now = standing(WORDS, STATISTICS, plan, found)
     assert [one.number for one in now.drifts] == ["rate", "rate", "cost"]
     assert now.warning is None
 
@@ -144,37 +139,37 @@ def test_what_was_learned_is_what_is_expected_from_then_on(plan, rate, longer):
         for name, seen in told.segments.items()
     }
     told = replace(told, segments=slower)
-    now = standing(TOPOLOGY, STATISTICS, plan, told)
+    now = standing(WORDS, STATISTICS, plan, told)
     assert (now.drifts == ()) == (rate == longer == 1.0)
-    assert standing(TOPOLOGY, now.statistics, plan, told).drifts == ()
+    assert standing(WORDS, now.statistics, plan, told).drifts == ()
 
 
 def test_slow_restores_break_the_promise(plan):
     """What recoveries took counts more than what a profile promised."""
-    found = standing(TOPOLOGY, STATISTICS, plan, learned(plan, restore_s=9.0))
+    found = standing(WORDS, STATISTICS, plan, learned(plan, restore_s=9.0))
     assert found.broken["count"].now_s > 9.0
     assert found.broken["count"].bound_s == 6.0
 
 
 def test_losses_that_were_not_promised_about_teach_nothing(plan):
     """Where count was lost alone, nothing is known of the loss of all that the plan loses."""
-    found = standing(TOPOLOGY, STATISTICS, plan, learned(plan, restore_s=9.0, lost=("count",)))
+    found = standing(WORDS, STATISTICS, plan, learned(plan, restore_s=9.0, lost=("count",)))
     assert found.drifts == ()
 
 
 def test_a_promise_on_the_edge_does_not_flicker(plan):
     """Once broken, it counts as kept when it is kept by a margin."""
-    found = standing(TOPOLOGY, STATISTICS, plan, learned(plan, restore_s=9.0))
+    found = standing(WORDS, STATISTICS, plan, learned(plan, restore_s=9.0))
     edge = replace(plan, max_recovery=found.broken["count"].now_s * 1.05)
     told = learned(plan, restore_s=9.0)
-    assert standing(TOPOLOGY, STATISTICS, edge, told).warning is None
-    assert standing(TOPOLOGY, STATISTICS, edge, told, ("count",)).warning is not None
+    assert standing(WORDS, STATISTICS, edge, told).warning is None
+    assert standing(WORDS, STATISTICS, edge, told, ("count",)).warning is not None
 
 
 def test_a_bound_on_the_outage_is_a_promise_too(plan):
     """Where only all results together are late, that is what is said."""
     outage = replace(plan, max_recovery=60.0, max_outage=5.0)
-    found = standing(TOPOLOGY, STATISTICS, outage, learned(plan, restore_s=9.0))
+    found = standing(WORDS, STATISTICS, outage, learned(plan, restore_s=9.0))
     assert list(found.broken) == [RESULTS]
 
 
@@ -276,7 +271,7 @@ def test_a_run_goes_on_when_nothing_can_be_kept(tmp_path, monkeypatch):
 
 def test_a_run_says_when_its_promise_breaks_and_holds_again(plan, tmp_path, monkeypatch):
     """Once each; what status shows is in the run directory, in one line."""
-    promised = Promised(plan=plan, topology=TOPOLOGY, statistics=STATISTICS)
+    promised = Promised(plan=plan, topology=WORDS, statistics=STATISTICS)
     store, said = tmp_path / "learned.json", []
     monkeypatch.setattr("holdfast.rundir.promise.read_spec", lambda _: Mock(app="app.py"))
     for factor in (4.0, 4.0, 1.0):
@@ -300,7 +295,7 @@ def test_a_prediction_that_fails_ends_no_run(plan, tmp_path):
     other = replace(plan, segments=(replace(plan.segments[0], operators=("nobody",)),))
     said = []
     with Keeper(
-        tmp_path, said.append, 1.0, Promised(plan=other, topology=TOPOLOGY, statistics=STATISTICS)
+        tmp_path, said.append, 1.0, Promised(plan=other, topology=WORDS, statistics=STATISTICS)
     ) as keeper:
         keeper.save()
     assert len(said) == 1
@@ -356,7 +351,7 @@ def test_plans_are_made_again_from_a_run(plan, tmp_path):
     assert run_plan(run_dir) == plan
     (run_dir / "learned.json").write_text(json.dumps(learned(plan, 3.0).to_json()))
     grounds = Grounds(statistics=STATISTICS, said="Measured.", measured=True)
-    found = relearned(grounds, TOPOLOGY, run_dir)
+    found = relearned(grounds, WORDS, run_dir)
     assert found.grounds.statistics.operators["count"].input_rate.value == pytest.approx(3000.0)
     assert "rows into count" in found.grounds.said
     assert found.plan == plan
@@ -365,7 +360,7 @@ def test_plans_are_made_again_from_a_run(plan, tmp_path):
 def replan(plan, factor):
     """What `run --replan` goes on with, and what it says."""
     said = []
-    promised = Promised(plan=plan, topology=TOPOLOGY, statistics=STATISTICS)
+    promised = Promised(plan=plan, topology=WORDS, statistics=STATISTICS)
     after = replanned(promised, learned(plan, factor), say=said.append, another="plan anew")
     return after, said
 
@@ -418,9 +413,9 @@ def test_a_run_without_a_plan_teaches_no_plan(tmp_path):
     keep_plan(tmp_path, None)
     grounds = Grounds(statistics=STATISTICS, said="Measured.", measured=True)
     with pytest.raises(BadInputError, match="no plan of method joint"):
-        relearned(grounds, TOPOLOGY, tmp_path)
+        relearned(grounds, WORDS, tmp_path)
     with pytest.raises(BadInputError, match="is not a run directory"):
-        relearned(replace(grounds), TOPOLOGY, tmp_path / "nowhere")
+        relearned(replace(grounds), WORDS, tmp_path / "nowhere")
 
 
 def test_a_topology_file_learns_nothing(tmp_path):

@@ -36,6 +36,17 @@ class Forked(World):
     reads = READS
 
 
+def everything_runs(made, *, nodes):
+    """Let so many nodes join, and wait until all units run on them."""
+    for number in range(nodes):
+        made.join(f"n{number}")
+    for _ in range(4):
+        made.now += 0.25
+        for node in list(made.nodes):
+            made.run(node)
+    assert made.all_running()
+
+
 def world(*, after_s: float | None = 2.0, made=Forked, **tentative):
     """Sources on nodes of their own without room elsewhere: whoever dies there stays away."""
     policy = replace(
@@ -49,13 +60,7 @@ def world(*, after_s: float | None = 2.0, made=Forked, **tentative):
         ),
     )
     made = made(units=UNITS, policy=policy)
-    for number in range(5):
-        made.join(f"n{number}")
-    for _ in range(4):
-        made.now += 0.25
-        for node in list(made.nodes):
-            made.run(node)
-    assert made.all_running()
+    everything_runs(made, nodes=5)
     return made
 
 
@@ -90,13 +95,7 @@ def lanes(places=APART, **tentative):
         tentative=Tentative(after_s=2.0, **tentative),
     )
     made = Lanes(units=LANES, policy=policy)
-    for number in range(len(places)):
-        made.join(f"n{number}")
-    for _ in range(4):
-        made.now += 0.25
-        for node in list(made.nodes):
-            made.run(node)
-    assert made.all_running()
+    everything_runs(made, nodes=len(places))
     assert len({made.where(UnitId(segment=names[0])) for names in places}) == len(places)
     return made
 

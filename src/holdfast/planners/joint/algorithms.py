@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ALGORITHMS = {
     "auto": "exact where all segments can be listed, else large",
-    "exact": "MILP over all segments and levels, least fixed point over the load: proved optimal",
-    "large": "MILP over a spread of segments, with a proved bound",
+    "exact": "all segments and levels, least fixed point over the load: proved optimal",
+    "large": "a spread of segments, with a proved bound",
     "exhaustive": "every plan there is; small topologies only",
 }

@@ -10,16 +10,20 @@ exponential where many streams meet. `count_segments` says how many without enum
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.planners.joint.problem import Problem
 from holdfast.predict.demand import WORK_HIGH
 from holdfast.predict.recovery import FloatArray
 
+IntArray = NDArray[np.int64]
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Segments:
     """Candidate segments; arrays run over them."""
 
@@ -31,6 +35,41 @@ class Segments:
 
     def __len__(self) -> int:
         return len(self.operators)
+
+    @cached_property
+    def roots(self) -> IntArray:
+        """The last operator of each."""
+        return np.array([part[-1] for part in self.operators], np.int64)
+
+    @cached_property
+    def read(self) -> tuple[tuple[int, ...], ...]:
+        """The operators whose logs each reads."""
+        return tuple(tuple(dict.fromkeys(u for u, _ in edges)) for edges in self.cut_edges)
+
+    @cached_property
+    def inputs(self) -> IntArray:
+        """The same as rows of one length, filled up with -1."""
+        width = max((len(read) for read in self.read), default=0)
+        found = np.full((len(self.read), width), -1)
+        for row, read in enumerate(self.read):
+            found[row, : len(read)] = read
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Columns:
+    """Segments with a level and a snapshot interval at which their floors keep the bounds.
+
+    If followers are allowed, there are the same with them, at the longest snapshot interval.
+    """
+
+    segment: IntArray
+    level: IntArray
+    snapshots: IntArray
+    cpu: FloatArray
+    batch_s: FloatArray
+    followers: IntArray
+    """How many units run as followers; 0: none has one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ and its losses are worked out; one that breaks a bound however it is placed is b
 cheapest comes. After `MAX_BARRED` of them nothing is proved any more beyond the floors, and a plan
 is found by repair.
 
-Complexity: one MILP per step of the climb, barred plan and size; two or three steps are usual.
+Complexity: one list (`listing`) or MILP per step of the climb, barred plan and size; two or three
+steps are usual.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ MAX_STEPS = 200
 MAX_BARRED = 24
 """Plans of one size that are barred before the proof is given up."""
 FEW_BARRED = 4
-"""The same where a proof is not to be had, or not asked for."""
+"""The same where a proof is not to be had or not asked for, or where the program is needed, which
+takes ever longer with each."""
 FEW_SEGMENTS = 1_000
 """Candidates that repair bears, one program a step."""
 
@@ -83,7 +85,7 @@ class ExactSearch:
     def _climb(self, size: Size) -> _Climb:
         search, problem = self.search, self.search.problem
         load = low = sure = problem.uncut_cpu
-        self._master.barred.clear()
+        self._master.unbar()
         sound = True
 
         def ended(bound: float) -> _Climb:
@@ -104,19 +106,20 @@ class ExactSearch:
                 return ended(math.inf)
             if search.best is not None and problem.cost(low, size) >= search.best.cost:
                 return ended(problem.cost(low, size))
-            tried = search.offer(place(problem, found.segments, size, self.solve))
+            tried = search.keeps(place(problem, found.segments, size, self.solve))
             if not found.proved:
                 break
-            if not tried.broken:
+            if tried is not None:
                 self._report(low, size)
                 return ended(tried.cost)
-            pace = tried.prediction.pace
+            pace = problem.known(found.segments, size.spares).pace
             if not problem.broken_pace(found.segments, pace):
-                if len(self._master.barred) >= self.most_barred:
+                most = self.most_barred if found.listed else min(FEW_BARRED, self.most_barred)
+                if len(self._master.barred) >= most:
                     self._repair(size)
                     break
                 sound = sound and (size.nodes == 1 or len(found.segments) <= LISTED)
-                self._master.barred.add(frozenset(found.segments))
+                self._master.bar(found.segments)
                 continue
             if pace.cpu <= load:
                 # The load did not rise, so only rounding can tell the two verdicts apart.
@@ -126,7 +129,7 @@ class ExactSearch:
 
     def _repair(self, size: Size) -> None:
         """Some plan of this size, near the floors."""
-        self._master.barred.clear()
+        self._master.unbar()
         if self._few is None:
             self._few = self._master
             if len(self.segments) > FEW_SEGMENTS:

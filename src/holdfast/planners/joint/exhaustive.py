@@ -85,7 +85,7 @@ def _look(problem: Problem, table: Table, size: Size, search: Search, solve: Sol
                 return False
             empty = ((),) * (size.nodes - len(nodes))
             choice = Choice(segments=segments, spares=size.spares, nodes=(*nodes, *empty))
-            if not search.offer(choice).broken:
+            if search.keeps(choice) is not None:
                 return True
     return True
 

@@ -1,4 +1,4 @@
-"""Choose segments and levels by a mixed-integer program over candidate segments.
+"""Choose segments and levels by a list or a mixed-integer program over candidate segments.
 
 Reading: one 0/1 variable per (segment, level) that keeps its own bounds at a given load. For every
 edge u -> v, what covers v but not u balances what covers u but not v, which together with one
@@ -10,7 +10,8 @@ because there are finitely many paths. The relaxation is integral on chains but 
 The load is a parameter here: batch durations and latency are those at `at_cpu` cores. What a node's
 death costs is no sum over its segments, so recoveries are only held to their floors here: what they
 take at least, whatever else is lost. Combinations that turn out to break a bound all the same are
-barred by whoever looks at them whole.
+barred by whoever looks at them whole. Where a list of plans, the cheapest first (`listing`), comes
+to one soon, that is the answer, and the program is not solved.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from holdfast.planners.interface import Solve
-from holdfast.planners.joint.columns import Segments
+from holdfast.planners.joint.columns import Columns, Segments
+from holdfast.planners.joint.listing import Listed, Listing
 from holdfast.planners.joint.problem import SLACK, Problem, within
 from holdfast.planners.milp import Model, minimise
 from holdfast.predict.demand import CPU_SNAPSHOT
@@ -34,22 +36,8 @@ from holdfast.predict.segments import SegmentPlan
 
 IntArray = NDArray[np.int64]
 Path = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Columns:
-    """Segments with a level and a snapshot interval at which their floors keep the bounds.
-
-    If followers are allowed, there are the same with them, at the longest snapshot interval.
-    """
-
-    segment: IntArray
-    level: IntArray
-    snapshots: IntArray
-    cpu: FloatArray
-    batch_s: FloatArray
-    followers: IntArray
-    """How many units run as followers; 0: none has one."""
+MOST_STEPS = 3_000
+"""Steps to the next plan of a list after which the program is solved instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -60,6 +48,8 @@ class MasterResult:
     cpu_bound: float
     """Cores that no choice is below; infinite: there is none."""
     proved: bool
+    listed: bool = False
+    """Found on the list of plans, not by the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,6 +62,18 @@ class Held:
     """(segments): what they may need."""
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Begun:
+    """A list of plans at one load, as far as it was looked at."""
+
+    key: tuple[float, float]
+    """Chance that no spare is left, and the load."""
+    columns: Columns
+    listing: Listing
+    last: Listed | None = None
+    given_up: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Master:
     """The program over one set of segments; paths found once are kept."""
@@ -81,6 +83,8 @@ class Master:
     paths: list[Path] = field(default_factory=list)
     barred: set[frozenset[SegmentPlan]] = field(default_factory=set)
     """Combinations that were looked at and do not keep the bounds."""
+    _begun: _Begun | None = field(default=None, init=False)
+    """What was listed last, to go on from there."""
     _floors: dict[float, NDArray[np.float64]] = field(default_factory=dict, init=False)
     _roots: IntArray = field(init=False)
     bounds: FloatArray = field(init=False)
@@ -100,7 +104,11 @@ class Master:
 
         Recoveries are held to their bounds by their floors, or as `held` says.
         """
-        columns = self._columns(at_cpu, held or Held(needs=self.floor(spares), bounds=self.bounds))
+        begun = self._listing(spares, at_cpu, held)
+        listed = self._listed(begun)
+        if listed is not None:
+            return listed
+        columns = begun.columns
         none = MasterResult(segments=None, cpu_bound=np.inf, proved=True)
         barred: list[frozenset[int]] = self._barred(columns)
         while True:
@@ -125,6 +133,42 @@ class Master:
                 barred.append(frozenset(on))
             else:
                 self.paths.append(path)
+
+    def bar(self, segments: Sequence[SegmentPlan]) -> None:
+        """Never offer this combination again."""
+        self.barred.add(frozenset(segments))
+
+    def unbar(self) -> None:
+        """Offer all combinations again."""
+        self.barred.clear()
+        self._begun = None
+
+    def _listing(self, spares: int, at_cpu: float, held: Held | None) -> _Begun:
+        """Where the list of plans stands; it is begun anew for another load or other needs."""
+        key = (self.problem.model.missing(spares), at_cpu)
+        if held is None and self._begun is not None and self._begun.key == key:
+            return self._begun
+        columns = self._columns(at_cpu, held or Held(needs=self.floor(spares), bounds=self.bounds))
+        listing = Listing(self.problem, self.segments, columns, at_cpu=at_cpu)
+        begun = _Begun(key=key, columns=columns, listing=listing)
+        if held is None:
+            self._begun = begun
+        return begun
+
+    def _listed(self, begun: _Begun) -> MasterResult | None:
+        """The cheapest plan of a list that is not barred; None: it takes too long to find."""
+        extra = self.problem.model.export_cpu
+        while not begun.given_up:
+            if begun.last is not None:
+                segments = self._segments(begun.columns, np.array(begun.last.columns, np.int64))
+                if frozenset(segments) not in self.barred:
+                    cpu = begun.last.cpu + extra
+                    return MasterResult(segments=segments, cpu_bound=cpu, proved=True, listed=True)
+            begun.last = begun.listing.next(MOST_STEPS)
+            if begun.listing.exhausted:
+                return MasterResult(segments=None, cpu_bound=np.inf, proved=True)
+            begun.given_up = begun.last is None
+        return None
 
     def _barred(self, columns: Columns) -> list[frozenset[int]]:
         """Combinations that must not come again, by columns; those that cannot are left out."""

@@ -3,7 +3,8 @@
 A move fuses a segment with one that it reads, takes the next longer batch interval (and for those
 downstream that would be shorter), or the next longer snapshot interval. Moves are tried in order of
 what they save; what they cost in recovery is found out by evaluating the whole plan. A move that
-broke a bound is not tried again: what made it do so is seldom mended by another.
+broke a bound is not tried again: what made it do so is seldom mended by another. A plan from which
+all moves that are left could not lead below the best one is left alone.
 
 O(segments) moves a round, each priced by its CPU alone; at most `looks` evaluations.
 """
@@ -65,15 +66,27 @@ class Polish:
             if cost < at.cost - SLACK and not problem.broken_pace(plan, pace):
                 priced.append((cost, len(priced), plan, put))
         looked = 0
+        if self._too_far(at, priced, left):
+            return looked, None
         for _, _, plan, put in sorted(priced)[:left]:
             if self.solve.should_stop():
                 break
             looked += 1
-            found = self.search.offer(place(problem, plan, size, self.solve))
-            if not found.broken:
+            found = self.search.keeps(place(problem, plan, size, self.solve))
+            if found is not None:
                 return looked, found
             self._failed.add(put)
         return looked, None
+
+    def _too_far(
+        self, at: Evaluation, priced: Sequence[tuple[float, int, Plan, Plan]], left: int
+    ) -> bool:
+        """Whether no moves that are left lead below the best plan, if none saves more than now."""
+        best = self.search.best
+        if best is None or not priced:
+            return False
+        most = at.cost - min(priced)[0]
+        return at.cost - left * most >= best.cost - SLACK
 
 
 def moves(problem: Problem, plan: Plan) -> Iterator[tuple[Plan, Plan]]:

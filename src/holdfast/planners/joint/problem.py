@@ -38,7 +38,7 @@ DEFAULT_SNAPSHOTS = (1, 10, 60)
 """Snapshot intervals offered, batches."""
 MAX_NODES = 64
 """Nodes that are ever chosen by themselves."""
-KEPT = 64
+KEPT = 512
 """Plans whose losses are remembered."""
 BoolArray = NDArray[np.bool_]
 
@@ -194,10 +194,15 @@ class Problem:
         return float(cpu - self.uncut_cpu + more * self.model.machine.spare_cost.value)
 
     def with_bounds(self, bounds: Bounds) -> Problem:
-        return replace(self, bounds=bounds)
+        return self._sharing(replace(self, bounds=bounds))
 
     def with_replicas(self, most: float) -> Problem:
-        return replace(self, max_replicas=most)
+        return self._sharing(replace(self, max_replicas=most))
+
+    def _sharing(self, other: Problem) -> Problem:
+        """What plans promise does not depend on what is asked of them: both remember it."""
+        object.__setattr__(other, "_known", self._known)
+        return other
 
     def pace(self, segments: Sequence[SegmentPlan], *, at_cpu: float | None = None) -> Pace:
         return self.model.pace(segments, uncut_cpu=self.uncut_cpu, at_cpu=at_cpu)
@@ -207,7 +212,7 @@ class Problem:
         key = (segments, spares)
         if key not in self._known:
             if len(self._known) >= KEPT:
-                self._known.clear()
+                del self._known[next(iter(self._known))]
             pace = self.pace(segments)
             self._known[key] = _Known(pace=pace, spares=spares, model=self.model, of=segments)
         return self._known[key]
@@ -226,6 +231,16 @@ class Problem:
                 *self._broken_losses(choice.segments, prediction),
             ),
         )
+
+    def surely_broken(self, choice: Choice) -> bool:
+        """Whether a choice is soon seen to break a bound; if not, it may break one all the same."""
+        known = self.known(choice.segments, choice.spares)
+        if self.broken_pace(choice.segments, known.pace):
+            return True
+        bounds = [self.segment_bound(segment) for segment in choice.segments]
+        limits = [bound + SLACK * max(1.0, abs(bound)) for bound in bounds]
+        nodes = [node for node in choice.nodes if node] or [tuple(range(len(choice.segments)))]
+        return any(known.surely_above(node, limits) for node in nodes)
 
     def broken_pace(self, segments: Sequence[SegmentPlan], pace: Pace) -> list[str]:
         """What a plan breaks as long as nothing is wrong, in words."""
@@ -278,10 +293,25 @@ class _Known:
         """What the death of a node costs that has these segments."""
         key = tuple(sorted(node))
         if key not in self._losses:
-            if self._paced is None:
-                self._paced = self.model.paced(self.of, self.pace)
-            self._losses[key] = self.model.loss(key, self._paced, self.pace, self.spares)
+            self._losses[key] = self.model.loss(key, self._as_paced(), self.pace, self.spares)
         return self._losses[key]
+
+    def surely_above(self, node: Sequence[int], limits: Sequence[float]) -> bool:
+        """Whether few failures tell that a segment takes longer than its limit."""
+        key = tuple(sorted(node))
+        if key in self._losses:
+            return any(
+                p95 > limits[i] for i, p95 in zip(key, self._losses[key].p95.tolist(), strict=True)
+            )
+        found = self.model.loss_within(key, self._as_paced(), self.pace, self.spares, limits)
+        if found is not None:
+            self._losses[key] = found
+        return found is None
+
+    def _as_paced(self) -> Paced:
+        if self._paced is None:
+            self._paced = self.model.paced(self.of, self.pace)
+        return self._paced
 
 
 def within(value: float, bound: float) -> bool:

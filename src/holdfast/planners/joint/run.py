@@ -147,7 +147,7 @@ def _enough_replicas(problem: Problem, request: PlanRequest, runner: Runner) -> 
     """With how many followers there is a plan, if so many were not allowed; None: with none."""
     if request.max_replicas is None or not _bounds_recovery(problem):
         return None
-    found = runner.run(problem.with_replicas(math.inf)).best
+    found = runner.attempt(problem.with_replicas(math.inf)).best
     if found is None:
         return None
     return sum(follower_counts(problem.model.load.shards, found.choice.segments))
@@ -205,5 +205,5 @@ def _why(problem: Problem, search: Search, nearest: Nearest, replicas: int | Non
     if nearest.together:
         ways = [say_bound(name, value, unit) for name, value in nearest.together.items()]
         return f"{said}, nor would one alone help; these can be kept together: {', '.join(ways)}"
-    broken = search.closest.broken if search.closest is not None else ()
+    broken = search.in_the_way()
     return f"{said}: {broken[0]}" if broken else said

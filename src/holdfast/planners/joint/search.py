@@ -30,6 +30,8 @@ class Search:
     stopped: bool = False
     closest: Evaluation | None = None
     """Of those that break bounds, the one that breaks fewest: it tells what is in the way."""
+    rejected: Choice | None = None
+    """The first one of which it was soon seen that it breaks a bound."""
     sound: list[Evaluation] = field(default_factory=list)
     """Plans that keep the bounds, the latest ones: each may lead to a better one."""
 
@@ -48,6 +50,20 @@ class Search:
         if self.best is None or found.cost < self.best.cost:
             self.best = found
         return found
+
+    def keeps(self, choice: Choice) -> Evaluation | None:
+        """The same for a choice of which, if it breaks a bound, nothing else is to be known."""
+        if self.problem.surely_broken(choice):
+            self.rejected = self.rejected or choice
+            return None
+        found = self.offer(choice)
+        return None if found.broken else found
+
+    def in_the_way(self) -> tuple[str, ...]:
+        """Which bounds the plan breaks that comes closest to keeping all, in words."""
+        if self.closest is None and self.rejected is not None:
+            self.closest = self.problem.evaluate(self.rejected)
+        return () if self.closest is None else self.closest.broken
 
 
 def _miss(found: Evaluation) -> tuple[int, float]:
@@ -76,6 +92,6 @@ def first_search(problem: Problem) -> Search:
     sound = [plan for plan in plans if not problem.broken_pace(plan[0], plan[1])]
     by_cost = sorted(sound or plans[:1], key=lambda plan: problem.cost(plan[1].cpu, plan[2]))
     for segments, _, size in by_cost[:FIRST_TRIES]:
-        if not search.offer(place(problem, segments, size, Solve())).broken:
+        if search.keeps(place(problem, segments, size, Solve())) is not None:
             break
     return search

@@ -5,20 +5,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.planners.words import WORDS
 
 from holdfast.plan import JointPlan, PlannedSegment
 from holdfast.planners.joint.growth import MOST, TARGET, choose_shards, fixed_s, with_stores
 from holdfast.predict.statistics import Measure, OperatorStatistics, Statistics
-from holdfast.topology.graph import Edge, Operator, Topology
 
 pytestmark = pytest.mark.unit
 
-TOPOLOGY = Topology(
-    name="words",
-    operators=(Operator(name="lines"), Operator(name="count")),
-    edges=(Edge(source="lines", target="count"),),
-    rates={"lines": 1000.0},
-)
 FIXED = {"lines": (1, "it has no key")}
 INTERVAL_S = 2.0
 PLAN = JointPlan(
@@ -51,7 +45,7 @@ def measured(busy, *, skew=1.0, state=1e6):
 
 
 def chosen(statistics, growth):
-    return choose_shards(TOPOLOGY, statistics, PLAN, growth, FIXED)
+    return choose_shards(WORDS, statistics, PLAN, growth, FIXED)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +75,7 @@ def test_the_busiest_shard_counts_and_shards_cannot_help_an_empty_batch():
     short = replace(
         PLAN, segments=tuple(replace(item, batch_interval=0.1) for item in PLAN.segments)
     )
-    found = choose_shards(TOPOLOGY, measured(0.5), short, 4, FIXED)
+    found = choose_shards(WORDS, measured(0.5), short, 4, FIXED)
     assert found.max_shards["count"] == 1
     assert "a batch of no rows takes 105% of its interval" in found.why["count"]
 
@@ -102,8 +96,8 @@ def test_what_the_partitions_cost_is_in_the_numbers_of_the_plan():
     """Each further one is what keeping state adds to a batch; what keeps none pays nothing."""
     statistics = measured(0.5)
     store = statistics.machine.state_write.fixed.value
-    count = with_stores(TOPOLOGY, statistics, chosen(statistics, 4)).operators["count"]
+    count = with_stores(WORDS, statistics, chosen(statistics, 4)).operators["count"]
     assert count.batch_fixed.value == pytest.approx(4 * store)
     assert count.stores.value == 4
     stateless = measured(0.5, state=0.0)
-    assert with_stores(TOPOLOGY, stateless, chosen(stateless, 4)) == stateless
+    assert with_stores(WORDS, stateless, chosen(stateless, 4)) == stateless
