@@ -62,13 +62,15 @@ def scale(
     log = SliceLog(directory)
     planned: list[tuple[Segment, int | list[Block], list[tuple[str, int]], Load]] = []
     restated: list[tuple[Segment, int]] = []
+    most = {one.name: as_it_is(log, one).max_shards for one in deployment.segments}
     for segment, asked in ((deployment.segment(name), asked) for name, asked in wanted.items()):
         load = heat(log, deployment, segment)
         shape = _shape(log, segment, asked, load)
         planned.append((segment, shape, asked, load))
         if isinstance(shape, int) and needs_restating(log, segment, shape):
             check_restating(log, segment)
-            require_room(deployment, segment.name, partitions_for(shape), tasks)
+            most[segment.name] = partitions_for(shape)
+            require_room(deployment, segment.name, most, tasks)
             restated.append((segment, shape))
     for segment, number in restated:
         _warn(as_it_is(log, segment), number)

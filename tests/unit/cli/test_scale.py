@@ -30,7 +30,8 @@ KEYED = Segment(
     outputs=(Boundary(operator="fixed"),),
 )
 READ = replace(KEYED, name="read", operators=("read",), inputs=("fixed",), outputs=())
-SEGMENTS = (COUNT, OTHER, FIXED, KEYED, READ)
+ALSO = replace(READ, name="also", operators=("also",))
+SEGMENTS = (COUNT, OTHER, FIXED, KEYED, READ, ALSO)
 DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=SEGMENTS, fingerprints={})
 
 
@@ -61,6 +62,7 @@ def scale(tmp_path):
         (["fixed#0=2"], "cannot be split one by one; fixed=N, or declare max_shards"),
         (["fixed=129"], "1 to 128"),
         (["read=100"], "128 shards could wait .* 64 task slots; declare max_shards=128 or more"),
+        (["read=32", "also=32"], "also: 32 shards could wait .* in 64 tasks at once, and the nodes"),
         (["cuont=2"], "scalable: count"),
         (["count#3=2"], "no such shard"),
         (["count.0#0=8"], "it has 4 state partitions"),
@@ -84,6 +86,16 @@ def test_what_is_asked_is_on_record_though_nothing_runs(scale):
     with pytest.raises(CheckFailedError, match="not done yet"):
         scale("count=4", "--timeout", "200ms")
     assert len(shape_of(SliceLog(scale.folder), COUNT)) == 4
+
+
+def test_shards_that_were_asked_for_before_take_their_room(scale):
+    """Two operators that fit one by one may wait for each other for ever in the same slots."""
+    with pytest.raises(CheckFailedError, match="not done yet"):
+        scale("read=32", "--timeout", "1ms")
+    with pytest.raises(BadInputError, match="also: 32 shards could wait"):
+        scale("also=32")
+    with pytest.raises(CheckFailedError, match="not done yet"):
+        scale("also=4", "--timeout", "1ms")
 
 
 def test_a_shape_that_is_there_already_needs_nothing(scale):
