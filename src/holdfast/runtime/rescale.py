@@ -101,7 +101,7 @@ def check_restating(log: SliceLog, segment: Segment) -> None:
     """Raise if the state of an operator cannot be laid out anew, as far as its checkpoints tell."""
     if not segment.stateful:
         return
-    for child in log.run(log.steps().carriers(segment.name)):
+    for child in log.run(log.steps().standing(segment.name, turned=False)):
         home = log.layout.checkpoints(child.unit)
         for generation in generations(log.store.below(home))[-1:]:
             place = f"{home}/{generation_word(generation)}"

@@ -89,6 +89,34 @@ class Handover(Reading):
                 now += change.children
         return now
 
+    def standing(self, stream: str, *, turned: bool) -> Steps[list[Child]]:
+        """Who carries the stream as long as no change that is only asked for goes on.
+
+        That is one whose children have no state. With `turned`, its parents have not turned either:
+        nothing has come of it.
+        """
+        now: list[Child] = []
+        for change in (yield from self.changes_of(stream)):
+            if change.how == "halt":
+                now = list(change.children)
+            elif (yield from self._has_begun(change, {child.unit for child in now}, turned=turned)):
+                now = [child for child in now if child.unit not in change.parents]
+                now += change.children
+        return now
+
+    def _has_begun(self, change: Change, there: set[str], *, turned: bool) -> Steps[bool]:
+        if not change.parents:
+            return True
+        if not there.issuperset(change.parents):
+            return False
+        for child in change.children:
+            if (yield from self.has_state(child.unit)):
+                return True
+        for parent in change.parents if turned else ():
+            if (yield from self.turn_of(parent)) or (yield from self.seal_of(parent)):
+                return True
+        return False
+
     def birth(self, unit: str) -> Steps[Birth | NotYet | Void]:
         """Where a unit begins, as far as the records say."""
         stream = stream_of(unit)

@@ -62,7 +62,10 @@ def scale(tmp_path):
         (["fixed#0=2"], "cannot be split one by one; fixed=N, or declare max_shards"),
         (["fixed=129"], "1 to 128"),
         (["read=100"], "128 shards could wait .* 64 task slots; declare max_shards=128 or more"),
-        (["read=32", "also=32"], "also: 32 shards could wait .* in 64 tasks at once, and the nodes"),
+        (
+            ["read=32", "also=32"],
+            "also: 32 shards could wait .* in 64 tasks at once, and the nodes",
+        ),
         (["cuont=2"], "scalable: count"),
         (["count#3=2"], "no such shard"),
         (["count.0#0=8"], "it has 4 state partitions"),
