@@ -180,12 +180,15 @@ class SparkUnitHost:
             stateful = any(segment.stateful for segment in inner)
             warm_up(self.session(), warm_folder(self._scratch), stateful=stateful)
 
-    def _rehearse(self, segment: Segment, before: Literal["takeover", "restating"]) -> None:
+    def _rehearse(self, context: UnitContext, before: Literal["takeover", "restating"]) -> None:
         """Run what a unit is about to take over from others, unless it has been run here.
 
         An operator's function may move rows. So if its state is to be divided by its key, also for
         shards of one partition each, it is tried whether several lie by that.
         """
+        segment, log = context.segment, context.log
+        if log.run(log.steps().passes_back(context.name)):
+            return
         known = self._deployment.segment(segment.name).max_shards
         if before == "restating" or segment.max_shards != known:
             several = replace(segment, max_shards=max(2, segment.max_shards))
@@ -438,7 +441,7 @@ class SparkUnitHost:
             **self._query_settings(context, pipeline),
             clone_from=clone_from,
             drafts=drafts,
-            rehearse=lambda before: self._rehearse(context.segment, before),
+            rehearse=lambda before: self._rehearse(context, before),
         )
 
     def _query_settings(
