@@ -119,7 +119,7 @@ def run(spark, store, name, kind, block, *, upto, per_batch=ROWS):
     """
     session = unit_session(spark, snapshot_batches=3, partitions=block.count)
     inputs = [rows(session, block, per_batch, odd=0)]
-    if kind == "join":
+    if "join" in kind:
         inputs.append(rows(session, block, per_batch, odd=1))
     found = {}
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -134,3 +135,55 @@ def test_what_takes_longer_is_said_beforehand(scale):
         assert ("max_shards=4 or more, declared before it is needed" in scale.said) == said
     log = SliceLog(scale.folder)
     assert [child.of for child in log.carriers("fixed")] == [4, 4]
+
+
+class Coordinator:
+    """Says that some units are held, and notes which are tried again."""
+
+    def __init__(self, *held):
+        self.held, self.retried = list(held), []
+
+    def __call__(self, directory):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def hand_over(self, **_):
+        pass
+
+    def status(self):
+        units = [
+            SimpleNamespace(
+                unit=unit, phase="held", error="Traceback\nBadInputError: it moves rows\n"
+            )
+            for unit in self.held
+        ]
+        return SimpleNamespace(units=units)
+
+    def retry(self, unit):
+        self.retried.append(unit)
+
+
+def test_why_heirs_cannot_take_over_is_said_at_once(scale, monkeypatch):
+    """With what takes it back; asked for that, those who are held are let try again."""
+    there = Coordinator("fixed.1#1", "count.0#0")
+    monkeypatch.setattr("holdfast.control.client.ControlClient", there)
+    monkeypatch.setattr("holdfast.runtime.rescale.ControlClient", there)
+    took = (
+        "fixed.1#1 cannot take over: BadInputError: it moves rows; holdfast retry fixed.1#1 tries"
+    )
+    with pytest.raises(CheckFailedError, match=f"{took} .*, holdfast scale fixed=1 takes back"):
+        scale("fixed=3", "--timeout", "60s")
+    with pytest.raises(CheckFailedError, match=took):
+        scale("fixed=3", "--timeout", "60s")
+    assert there.retried == ["fixed.1#1"]  # when it was put
+    log = SliceLog(scale.folder)
+    there.held.clear()
+    with pytest.raises(CheckFailedError, match="not done yet"):
+        scale("fixed=1", "--timeout", "1ms")
+    (last,) = log.carriers("fixed")
+    assert (last.unit, last.groups, last.of) == ("fixed.2#0", (0, 128), 1)
