@@ -187,20 +187,23 @@ def _await(
 
 
 def _held(directory: Path, put: list[Change]) -> dict[str, str]:
-    """Units of changes that have failed too often to be tried again, and of what."""
+    """Units of changes that have failed too often to be tried again, and of what.
+
+    Also those who are to hand over: somebody else may have asked for them, and their parents ended.
+    """
     from holdfast.control.client import ControlClient
     from holdfast.control.shell.wire import ConnectionLostError
+    from holdfast.errors import in_short
 
     wanted = {child.unit for change in put for child in change.children}
+    wanted |= {parent for change in put for parent in change.parents}
     try:
         with ControlClient(directory) as client:
             units = client.status().units
     except ConnectionLostError:  # nothing runs, or the coordinator is being started again
         return {}
     return {
-        one.unit: (one.error or "").rstrip().rpartition("\n")[2]
-        for one in units
-        if one.phase == "held" and one.unit in wanted
+        one.unit: in_short(one.error) for one in units if one.phase == "held" and one.unit in wanted
     }
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.deployment.slicefiles import Files
-from holdfast.errors import BadInputError
+from holdfast.errors import BadInputError, in_short
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
@@ -160,7 +160,7 @@ def _run(unit: SparkUnit, needed: Callable[[], bool], *, strict: bool = False) -
     try:
         while unit.progress.report.batch < BATCHES - 1 and time.monotonic() < deadline:
             if unit.progress.report.state == "failed":
-                error = (unit.progress.report.error or "").rstrip().rpartition("\n")[2]
+                error = in_short(unit.progress.report.error)
                 if strict:
                     raise BadInputError(
                         f"it cannot have its state in {unit.context.segment.max_shards} "
