@@ -227,8 +227,6 @@ def _why_not(log: SliceLog, held: Mapping[str, str]) -> str:
     way = f"holdfast retry {unit} tries again"
     if taken_back(log, stream, now):
         way += f", holdfast scale {stream}={now} takes back what was asked for"
-    else:
-        way += ", and a run that is stopped can be started with other shards or max_shards"
     return f"{unit} cannot take over: {error}; {way}"
 
 

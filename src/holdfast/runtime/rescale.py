@@ -128,14 +128,13 @@ def taken_back(log: SliceLog, stream: str, shards: int) -> tuple[Child, ...]:
     """Those who had so many shards of an operator before what was asked for and has not begun.
 
     None if nothing was, or if their state lies in as many partitions: then shards are split and
-    merged as ever. Shards of one partition each are not gone back to but for a single one: what was
-    divided by a column that only has the name of the key would not come back to where it was.
+    merged as ever.
     """
     steps = log.steps()
     before = log.run(steps.standing(stream, turned=False))
     asked = log.run(steps.carriers(stream))
     had, get = {child.of for child in before}, {child.of for child in asked}
-    if len(before) != shards or None in had | get or had == get or (had == {1} and shards > 1):
+    if len(before) != shards or None in had | get or had == get:
         return ()
     return tuple(before)
 

@@ -183,16 +183,15 @@ class SparkUnitHost:
     def _rehearse(self, context: UnitContext, before: Literal["takeover", "restating"]) -> None:
         """Run what a unit is about to take over from others, unless it has been run here.
 
-        An operator's function may move rows. So if its state is to be divided by its key, also for
-        shards of one partition each, it is tried whether several lie by that.
+        An operator's function may move rows. So if its state is to be laid out over several
+        partitions, it is tried whether they lie by its key.
         """
         segment, log = context.segment, context.log
         if log.run(log.steps().passes_back(context.name)):
             return
         known = self._deployment.segment(segment.name).max_shards
         if before == "restating" or segment.max_shards != known:
-            several = replace(segment, max_shards=max(2, segment.max_shards))
-            self._rehearsals.require(several, self._on(several, ""))
+            self._rehearsals.require(segment, self._on(segment, ""))
             return
         with self._lock:
             ran = [one for unit, one in self._units.items() if unit.segment == segment.name]

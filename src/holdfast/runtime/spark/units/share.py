@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holdfast.deployment import KEY_GROUPS
 from holdfast.deployment.blocks import block_of, groups_between
 from holdfast.errors import BadInputError
 from holdfast.runtime.checkpoint.inherit import BIRTH
@@ -24,8 +23,8 @@ from holdfast.storage import Storage
 from holdfast.streams.handover import Birth
 
 Rehearse: TypeAlias = Callable[[Literal["takeover", "restating"]], None]
-"""Runs an operator over rows of its input, before it takes over or before its state is divided by
-its key; raises if the state cannot be where it is to be."""
+"""Runs an operator over rows of its input, before it takes over or before its state is laid out
+anew; raises if the state cannot be where it is to be."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,7 +102,7 @@ def _rewriter(
     )
 
     def rewrite(storage: Storage, stage: Stage) -> UniqueIds:
-        if stage.partitions > 1 or len(share.groups) < KEY_GROUPS:
+        if segment.max_shards > 1:
             progress.tell(state="starting", doing="trying whether its state lies by its key")
             rehearse("restating")
         progress.tell(state="starting", doing="having Spark repartition the state it takes over")
