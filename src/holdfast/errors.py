@@ -43,6 +43,12 @@ class BadInputsError(BadInputError):
         return "\n".join(map(str, self.problems))
 
 
+def in_short(traceback: str | None) -> str:
+    """The last line of a traceback, of our own errors what they say."""
+    last = (traceback or "").rstrip().rpartition("\n")[2]
+    return last.removeprefix(f"{__name__}.BadInputError: ")
+
+
 class CheckFailedError(HoldfastError):
     """Something that was to be proved did not hold (exit code 1)."""
 

@@ -9,6 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import LongType, StructField, StructType
+from tests.spark.state_kinds import MORE
 
 from holdfast.deployment.blocks import Block, even_blocks
 from holdfast.runtime.checkpoint.blocks import Part, compose_checkpoint
@@ -90,7 +91,7 @@ KINDS = {
     "deduplication": first_seen,
     "join": pairs,
 }
-LATEST = {"applyInPandasWithState", "transformWithState"}
+LATEST = {"applyInPandasWithState", "transformWithState", "lifetimes"}
 """Kinds that say their whole state with every batch: only the newest row of a key counts."""
 
 
@@ -119,7 +120,7 @@ def run(spark, store, name, kind, block, *, upto, per_batch=ROWS):
     """
     session = unit_session(spark, snapshot_batches=3, partitions=block.count)
     inputs = [rows(session, block, per_batch, odd=0)]
-    if kind == "join":
+    if "join" in kind:
         inputs.append(rows(session, block, per_batch, odd=1))
     found = {}
 
@@ -130,7 +131,7 @@ def run(spark, store, name, kind, block, *, upto, per_batch=ROWS):
         found[batch] = [tuple(row) for row in frame.collect()]
 
     query = (
-        KINDS[kind](*inputs)
+        (KINDS | MORE)[kind](*inputs)
         .writeStream.foreachBatch(take)
         .outputMode("append")
         .option("checkpointLocation", store.address(name))

@@ -108,11 +108,16 @@ def test_an_operator_that_declared_nothing_is_scaled_as_well(spark, tmp_path):
 
 @pytest.mark.full
 def test_state_that_would_not_lie_by_its_key_stays_where_it_is(spark, tmp_path):
-    """Heirs find out while they get ready, and say so; nobody hands over, results go on."""
+    """Heirs find out while they get ready, and say so; nobody hands over, results go on.
+
+    As many shards as there are take it back: the state goes to the heirs and from there to one who
+    has it as it was, and no heir runs a batch.
+    """
     run = Rescaled(spark, tmp_path, most=None, summed=scattered)
+    window = run.deployment.segment("window")
     try:
         run.deliver(3)
-        (change,) = rescale(run.log, run.deployment.segment("window"), 2, reason="test")
+        (change,) = rescale(run.log, window, 3, reason="test")
         for child in change.children:
             run.host.start(UnitId.parse(child.unit), 1, None)
         heirs = {child.unit for child in change.children}
@@ -130,8 +135,18 @@ def test_state_that_would_not_lie_by_its_key_stays_where_it_is(spark, tmp_path):
         while run.log.newest_batch("window.0#0") < newest + 3:
             assert time.monotonic() < end
             time.sleep(0.05)
+        (back,) = rescale(run.log, window, 1, reason="test")
+        assert back.parents == tuple(child.unit for child in change.children)
+        run.generation = 2
+        for unit in (*back.parents, *(child.unit for child in back.children)):
+            run.start(unit)
+        run.until(lambda _: outcome(run.log, back) is not None)
+        assert [run.log.newest_batch(unit) for unit in back.parents] == [-1] * 3
+        assert [child.of for child in run.log.carriers("window")] == [1]
+        run.pass_over([back])
     finally:
         run.host.close()
+    check(tmp_path, reached(tmp_path))
 
 
 @pytest.mark.sample(crash_at="during-restating:window.1#0")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.spark.state_kinds import MORE
 from tests.spark.test_blocks import KINDS, ROWS, run, told
 
 from holdfast.deployment.blocks import Block, even_blocks, groups_between
@@ -42,7 +43,7 @@ def heir(spark, store, name, parts, block, *, at):
 
 
 @pytest.mark.sample(kind="aggregate")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS | MORE)
 def test_restated_state_gives_what_one_query_gives(spark, tmp_path, kind):
     """One query without blocks, three of four partitions, then two of eight, of all three."""
     store = LocalStorage(tmp_path)
@@ -64,6 +65,7 @@ def test_restated_state_gives_what_one_query_gives(spark, tmp_path, kind):
         name = f"c{number}/1"
         heir(spark, store, name, parts, block, at=8 * ROWS)
         last.append(run(spark, store, name, kind, block, upto=14 * ROWS)[1])
+    assert told(kind, expected)
     assert told(kind, before, *after, *last) == told(kind, expected)
     assert not [name for name in tmp_path.rglob("*") if name.name.endswith((".cloning", ".gone"))]
 

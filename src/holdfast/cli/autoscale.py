@@ -37,15 +37,15 @@ def autoscaled(
     from holdfast.errors import BadInputError
     from holdfast.runtime.autoscale import AutoscaleThread, Rescaler, Told
     from holdfast.runtime.log.slicelog import SliceLog
-    from holdfast.runtime.rescale import announce, under_way
+    from holdfast.runtime.rescale import announce, as_it_is, under_way
 
     if most is None:
         yield
         return
     deployment = local.spec.deployment
-    if not any(segment.scales for segment in deployment.segments):
-        raise BadInputError("no operator can be scaled", hint="declare max_shards on one")
     records = SliceLog(local.run_dir)
+    if not any(as_it_is(records, segment).scales for segment in deployment.segments):
+        raise BadInputError("no operator can be scaled", hint="declare max_shards on one")
     told = Told(note, local.note_scaling)
     rescaler = Rescaler(
         records,

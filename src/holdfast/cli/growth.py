@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.pipeline import Pipeline
-    from holdfast.plan import Plan
+    from holdfast.plan import JointPlan, Plan
     from holdfast.planners.interface import PlanRequest
     from holdfast.topology.graph import Topology
 
 MakePlan = Callable[["Topology", "PlanRequest"], "Plan"]
 
 
-def check_growth(growth: float | None, method: str, *, is_app: bool) -> None:
+def check_growth(growth: float | None, method: str, *, is_app: bool, sweep: bool) -> None:
     """Raise if room to grow is asked for where it cannot be planned."""
     from holdfast.errors import BadInputError
 
     if growth is None:
         return
+    if sweep:
+        raise BadInputError(
+            "a sweep does not plan it", where="--max-growth", hint="leave --sweep out"
+        )
     if method != "joint":
         raise BadInputError(
             f"the method {method} does not plan it", where="--max-growth", hint="--method joint"
@@ -65,6 +70,38 @@ def plan_growth(
             max_shards_why=chosen.why if result.feasible else {},
         )
     return topology, request, result
+
+
+def as_it_runs(pipeline: Pipeline, run_dir: Path | None) -> Pipeline:
+    """The pipeline with its state in as many partitions as the plan of a run has it in.
+
+    What the pipeline declares by now counts, as does that an operator has no key any more.
+    """
+    from holdfast.cli.learning import run_plan
+    from holdfast.pipeline.growth import fixed_shards, with_max_shards
+
+    plan = None if run_dir is None else run_plan(run_dir)
+    if plan is None:
+        return pipeline
+    fixed = fixed_shards(pipeline)
+    free = {one.name for one in pipeline.operators if one.name not in fixed}
+    kept = {name: number for name, number in plan.max_shards.items() if name in free}
+    return with_max_shards(pipeline, kept)
+
+
+def kept_growth(result: Plan, pipeline: Pipeline, before: JointPlan) -> Plan:
+    """A plan made of a pipeline as it runs, saying so: to go over to it repartitions nothing."""
+    from holdfast.plan import JointPlan
+
+    if not isinstance(result, JointPlan) or not result.feasible or not before.max_shards:
+        return result
+    found = {one.name: one.max_shards or 1 for one in pipeline.operators if one.kind != "sink"}
+    why = {
+        name: before.max_shards_why[name]
+        for name, number in found.items()
+        if before.max_shards.get(name) == number and name in before.max_shards_why
+    }
+    return replace(result, max_growth=before.max_growth, max_shards=found, max_shards_why=why)
 
 
 def say_growth(plan: Plan | None) -> str:

@@ -226,7 +226,8 @@ def plan(
     """Plan a pipeline or topology: what to log, how often to checkpoint, what to keep hot."""
     from holdfast.cli.check import inspected, is_app_name
     from holdfast.cli.deployment import parse_nodes
-    from holdfast.cli.growth import check_growth
+    from holdfast.cli.growth import as_it_runs, check_growth, kept_growth
+    from holdfast.cli.learning import relearned
     from holdfast.cli.profiles import grounds, refuse_unknown
     from holdfast.errors import BadInputError
     from holdfast.planners.interface import PlanRequest
@@ -241,15 +242,13 @@ def plan(
         for name, text in planner.algorithms.items():
             typer.echo(f"{name:18} {text}")
         return
-    check_growth(max_growth, planner.method, is_app=is_app)
+    check_growth(max_growth, planner.method, is_app=is_app, sweep=sweep)
     if is_app:
-        pipeline = inspected(file)
+        pipeline = as_it_runs(inspected(file), learn_from if max_growth is None else None)
         topology = pipeline.topology()
         found = grounds(file, pipeline, stats, planner.method)
         refuse_unknown(found, max_overhead=max_overhead)
         if learn_from is not None:
-            from holdfast.cli.learning import relearned
-
             again = relearned(found, topology, learn_from)
             found = again.grounds
         statistics, said = found.statistics, found.said
@@ -309,6 +308,8 @@ def plan(
         _show_sweep(job, plot=plot, as_json=as_json, out=out)
         return
     job, result = (job, job.plan()) if max_growth is None else _grown(job, pipeline, max_growth)
+    if again is not None and max_growth is None:
+        result = kept_growth(result, pipeline, again.plan)
     _show_plan(job, result, explain=explain, as_json=as_json, out=out)
     if again is not None and result.feasible:
         again.tell(result, lambda line: typer.echo(line, err=True))

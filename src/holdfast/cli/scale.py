@@ -11,6 +11,9 @@ import typer
 from holdfast.cli.runs import Json, RunDir, find_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
     from holdfast.deployment import Segment
     from holdfast.deployment.blocks import Block
     from holdfast.runtime.log.slicelog import SliceLog
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from holdfast.streams.records import Change
 
 LOOK_S = 0.1
+HELD_LOOKS = 10
+"""After how many looks the coordinator is asked who cannot take over."""
 
 
 def scale(
@@ -62,13 +67,15 @@ def scale(
     log = SliceLog(directory)
     planned: list[tuple[Segment, int | list[Block], list[tuple[str, int]], Load]] = []
     restated: list[tuple[Segment, int]] = []
+    most = {one.name: as_it_is(log, one).max_shards for one in deployment.segments}
     for segment, asked in ((deployment.segment(name), asked) for name, asked in wanted.items()):
         load = heat(log, deployment, segment)
         shape = _shape(log, segment, asked, load)
         planned.append((segment, shape, asked, load))
         if isinstance(shape, int) and needs_restating(log, segment, shape):
             check_restating(log, segment)
-            require_room(deployment, segment.name, partitions_for(shape), tasks)
+            most[segment.name] = partitions_for(shape)
+            require_room(deployment, segment.name, most, tasks)
             restated.append((segment, shape))
     for segment, number in restated:
         _warn(as_it_is(log, segment), number)
@@ -81,13 +88,19 @@ def scale(
         announce(log, going_on)
         # Also what others have asked for: the shape is there when that is done.
         put += [*going_on, *(change for change in new if change not in going_on)]
-    found = _await(log, put, time.monotonic() + parse_time(timeout))
+        if new:
+            _try_again(directory, put)
+    end = time.monotonic() + parse_time(timeout)
+    found = _await(log, put, end, lambda: _held(directory, put))
     for change in put:
         _tell(change, found.get((change.stream, change.number)), as_json=as_json)
     if as_json:
         print(json.dumps({"changes": list(found.values()), "asked": len(put)}))  # noqa: T201
     elif not put:
         typer.echo("nothing to do", err=True)
+    held = _held(directory, put) if len(found) < len(put) else {}
+    if held:
+        raise CheckFailedError(_why_not(log, held))
     if len(found) < len(put):
         raise CheckFailedError("not done yet; it goes on by itself, see holdfast status")
 
@@ -146,10 +159,14 @@ def _operator(name: str) -> str:
     return stem if dot and change.isdigit() else operator
 
 
-def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int], dict[str, Any]]:
+def _await(
+    log: SliceLog, put: list[Change], end: float, held: Callable[[], Mapping[str, str]]
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """What has become of changes, once all are done, time is up or one who is to take over fails"""
     from holdfast.runtime.rescale import outcome
 
     found: dict[tuple[str, int], dict[str, Any]] = {}
+    looks = 0
     while len(found) < len(put) and time.monotonic() < end:
         for change in put:
             done = outcome(log, change)
@@ -162,8 +179,55 @@ def _await(log: SliceLog, put: list[Change], end: float) -> dict[tuple[str, int]
                     "epoch": done.epoch,
                     "pause_s": round(done.pause_s, 3),
                 }
+        looks += 1
+        if len(found) < len(put) and not looks % HELD_LOOKS and held():
+            break
         time.sleep(LOOK_S)
     return found
+
+
+def _held(directory: Path, put: list[Change]) -> dict[str, str]:
+    """Units of changes that have failed too often to be tried again, and of what.
+
+    Also those who are to hand over: somebody else may have asked for them, and their parents ended.
+    """
+    from holdfast.control.client import ControlClient
+    from holdfast.control.shell.wire import ConnectionLostError
+    from holdfast.errors import in_short
+
+    wanted = {child.unit for change in put for child in change.children}
+    wanted |= {parent for change in put for parent in change.parents}
+    try:
+        with ControlClient(directory) as client:
+            units = client.status().units
+    except ConnectionLostError:  # nothing runs, or the coordinator is being started again
+        return {}
+    return {
+        one.unit: in_short(one.error) for one in units if one.phase == "held" and one.unit in wanted
+    }
+
+
+def _try_again(directory: Path, put: list[Change]) -> None:
+    """Let those try again who could not take over: what is asked for now may be what helps."""
+    from holdfast.control.client import ControlClient
+
+    for unit in _held(directory, put):
+        with ControlClient(directory) as client:
+            client.retry(unit)
+
+
+def _why_not(log: SliceLog, held: Mapping[str, str]) -> str:
+    """What keeps somebody from taking over, and what can be done."""
+    from holdfast.runtime.rescale import taken_back
+    from holdfast.streams.records import stream_of
+
+    unit, error = next(iter(held.items()))
+    stream = stream_of(unit)
+    now = len(log.run(log.steps().standing(stream, turned=False)))
+    way = f"holdfast retry {unit} tries again"
+    if taken_back(log, stream, now):
+        way += f", holdfast scale {stream}={now} takes back what was asked for"
+    return f"{unit} cannot take over: {error}; {way}"
 
 
 def _tell(change: Change, done: dict[str, Any] | None, *, as_json: bool) -> None:

@@ -234,16 +234,20 @@ class Deployment:
             ),
         )
 
-    def with_partitions(self, name: str, partitions: int | None) -> Deployment:
+    def with_partitions(
+        self, name: str, partitions: int | None, *, shards: int | None = None
+    ) -> Deployment:
         """The same with the state of one segment in so many partitions; None: as it is."""
-        if partitions in (None, self.segment(name).max_shards):
+        known = self.segment(name)
+        made = replace(
+            known,
+            max_shards=known.max_shards if partitions is None else partitions,
+            shards=known.shards if shards is None else shards,
+        )
+        if made == known:
             return self
         return replace(
-            self,
-            segments=tuple(
-                replace(item, max_shards=partitions) if item.name == name else item
-                for item in self.segments
-            ),
+            self, segments=tuple(made if item.name == name else item for item in self.segments)
         )
 
     def streams_read(self, segment: Segment) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class Rescaler:
                 Meter(segment.name, interval_s=deployment.epoch_s * segment.batch_epochs),
             )
             for segment in deployment.segments
-            if segment.scales
+            if as_it_is(records, segment).scales
         }
         limits = {
             name: Limits(most=as_it_is(records, item.segment).max_shards)
@@ -134,7 +134,8 @@ class Rescaler:
             if item.pending and not self._settled(item):
                 continue
             shape = shape_of(self._log, item.segment)
-            self._scaler.has(item.segment.name, len(shape))
+            most = as_it_is(self._log, item.segment).max_shards
+            self._scaler.has(item.segment.name, len(shape), most=most)
             self._announce_lost(item, shape, view)
             report = self._report(item, shape, view)
             if report is not None:

@@ -36,7 +36,7 @@ from holdfast.runtime.rescale import check_restating
 from holdfast.storage.identity import new_id
 from holdfast.streams.floors import Floors
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Change, least_known
+from holdfast.streams.records import Change, Child, least_known
 
 CATCH_UP = "use the cuts it had until it has caught up, {resets}, or another --run-dir"
 RESET = "use the cuts it had, {resets}, or another --run-dir"
@@ -83,9 +83,18 @@ def _alike(segment: Segment) -> Segment:
     return replace(segment, change=0, batch_epochs=1, snapshot_batches=1, key=())
 
 
+def owners(log: SliceLog, stream: str) -> list[Child]:
+    """Who has the state of a stream, in which nothing runs.
+
+    Others may have been asked for that nobody has made way for, and may never be able to begin:
+    whoever goes on from here takes back what was asked.
+    """
+    return log.run(log.steps().standing(stream, turned=True))
+
+
 def restated(log: SliceLog, owner: Segment, segment: Segment) -> bool:
     """Whether a segment that goes on with the state of another has it in other partitions."""
-    carriers = log.carriers(owner.name)
+    carriers = owners(log, owner.name)
     if any((child.of or owner.max_shards) != segment.max_shards for child in carriers):
         return True
     return segment.max_shards == 1 and len(carriers) != segment.shards
@@ -238,7 +247,7 @@ class Recut:
         known = {newest} if whole is None else {newest, whole - 1}
         for segment in self._hidden(appear):
             for kept in self._kept(segment):
-                units = [child.unit for child in self._log.carriers(self._owner(kept).name)]
+                units = [child.unit for child in owners(self._log, self._owner(kept).name)]
                 known.update(*map(self._commits, units))
                 born = {self._log.run(self._log.steps().birth_epoch(unit)) for unit in units}
                 known |= {epoch for epoch in born if epoch is not None}
@@ -341,7 +350,7 @@ class Recut:
                 f"{len(owner.inputs)}, by which Spark knows its state"
             )
         self._check_partitions(segment, owner, kept[0])
-        found = self._common_commit([child.unit for child in self._log.carriers(owner.name)], start)
+        found = self._common_commit([child.unit for child in owners(self._log, owner.name)], start)
         if found is None or found.epoch > start:
             why = f"no state of {kept[0]} at or before epoch {start} is left"
             raise _CannotError(why, CATCH_UP)
@@ -351,7 +360,7 @@ class Recut:
         """Raise if state lies in other partitions than it is to, and Spark cannot lay it out."""
         if not restated(self._log, owner, segment):
             return
-        told = all(child.of is not None for child in self._log.carriers(owner.name))
+        told = all(child.of is not None for child in owners(self._log, owner.name))
         whole = segment.shards == segment.max_shards == 1  # nothing is divided then
         if not told or not (segment.key or whole):
             raise _CannotError(f"{kept} has other shards", SCALE)

@@ -101,7 +101,7 @@ def check_restating(log: SliceLog, segment: Segment) -> None:
     """Raise if the state of an operator cannot be laid out anew, as far as its checkpoints tell."""
     if not segment.stateful:
         return
-    for child in log.run(log.steps().carriers(segment.name)):
+    for child in log.run(log.steps().standing(segment.name, turned=False)):
         home = log.layout.checkpoints(child.unit)
         for generation in generations(log.store.below(home))[-1:]:
             place = f"{home}/{generation_word(generation)}"
@@ -124,6 +124,21 @@ def _anew(
     return tuple(child.unit for child in carriers), reshape([whole], shards, load)
 
 
+def taken_back(log: SliceLog, stream: str, shards: int) -> tuple[Child, ...]:
+    """Those who had so many shards of an operator before what was asked for and has not begun.
+
+    None if nothing was, or if their state lies in as many partitions: then shards are split and
+    merged as ever.
+    """
+    steps = log.steps()
+    before = log.run(steps.standing(stream, turned=False))
+    asked = log.run(steps.carriers(stream))
+    had, get = {child.of for child in before}, {child.of for child in asked}
+    if len(before) != shards or None in had | get or had == get:
+        return ()
+    return tuple(before)
+
+
 def _moved(
     log: SliceLog, segment: Segment, wanted: int | Sequence[Block], load: Load | None
 ) -> tuple[tuple[str, ...], tuple[Block, ...]]:
@@ -138,15 +153,10 @@ def _moved(
     return tuple(units[block] for block in pending[0].parents), pending[0].children
 
 
-def _children(segment: str, number: int, blocks: Sequence[Block]) -> tuple[Child, ...]:
+def _children(segment: str, number: int, owned: Sequence[Block | Child]) -> tuple[Child, ...]:
     return tuple(
-        Child(
-            unit=unit_name(segment, number, shard),
-            segment=segment,
-            groups=block.groups,
-            of=block.of,
-        )
-        for shard, block in enumerate(blocks)
+        Child(unit=unit_name(segment, number, shard), segment=segment, groups=one.groups, of=one.of)
+        for shard, one in enumerate(owned)
     )
 
 
@@ -162,18 +172,22 @@ def rescale(
 
     Gives those that were put, none if it has that shape. The hottest block by `load` is split
     first, the coldest ones are merged. Where a number of shards takes other state partitions, all
-    of them hand over, and the state is laid out anew.
+    of them hand over, and the state is laid out anew. As many as there are while other partitions
+    are asked for and not begun take that back.
     """
     if isinstance(wanted, int):
         check_shards(log, segment, wanted)
     put: list[Change] = []
+    owned: Sequence[Block | Child]
     for _ in range(MOST_ATTEMPTS):
         # The number first: whoever changes the shape after this look takes it.
         number = len(log.run(log.steps().changes_of(segment.name)))
-        if isinstance(wanted, int) and needs_restating(log, segment, wanted):
-            parents, blocks = _anew(log, segment, wanted, load)
+        if isinstance(wanted, int) and (back := taken_back(log, segment.name, wanted)):
+            parents, owned = tuple(child.unit for child in log.carriers(segment.name)), back
+        elif isinstance(wanted, int) and needs_restating(log, segment, wanted):
+            parents, owned = _anew(log, segment, wanted, load)
         elif wanted == 1 or as_it_is(log, segment).scales:
-            parents, blocks = _moved(log, segment, wanted, load)
+            parents, owned = _moved(log, segment, wanted, load)
         else:
             return put  # so many shards of one partition each, which are no blocks
         if not parents:
@@ -183,7 +197,7 @@ def rescale(
             number=number,
             how="run",
             parents=parents,
-            children=_children(segment.name, number, blocks),
+            children=_children(segment.name, number, owned),
             reason=reason,
             writer=log.writer,
         )

@@ -89,6 +89,57 @@ class Handover(Reading):
                 now += change.children
         return now
 
+    def standing(self, stream: str, *, turned: bool) -> Steps[list[Child]]:
+        """Who carries the stream as long as no change that is only asked for goes on.
+
+        That is one whose children have no state. With `turned`, its parents have not turned either:
+        nothing has come of it.
+        """
+        now: list[Child] = []
+        for change in (yield from self.changes_of(stream)):
+            if change.how == "halt":
+                now = list(change.children)
+            elif (yield from self._is_begun(change, {child.unit for child in now}, turned=turned)):
+                now = [child for child in now if child.unit not in change.parents]
+                now += change.children
+        return now
+
+    def _is_begun(self, change: Change, there: set[str], *, turned: bool) -> Steps[bool]:
+        if not change.parents:
+            return True
+        if not there.issuperset(change.parents):
+            return False
+        for child in change.children:
+            if (yield from self.has_state(child.unit)):
+                return True
+        for parent in change.parents if turned else ():
+            if (yield from self.turn_of(parent)) or (yield from self.seal_of(parent)):
+                return True
+        return False
+
+    def passes_back(self, unit: str) -> Steps[bool]:
+        """Whether a unit lies between some that ran and such as have their state as those had.
+
+        It is to hand over before it has run a batch, so how its own state lies does not matter.
+        True for good: records are only added.
+        """
+        known = yield from self.changes_of(stream_of(unit))
+        number = change_of(unit)
+        after, heirs = {unit}, set[int | None]()
+        for change in known[number + 1 :]:
+            if not after.isdisjoint(change.parents):
+                after |= {child.unit for child in change.children}
+                heirs |= {child.of for child in change.children}
+        before = [unit]
+        for change in reversed(known[: number + 1]):
+            if any(child.unit in before for child in change.children):
+                before += change.parents
+        for one in before[1:]:
+            found = yield from self.child(one)
+            if found.of in heirs and (yield from self.has_state(one)):
+                return True
+        return False
+
     def birth(self, unit: str) -> Steps[Birth | NotYet | Void]:
         """Where a unit begins, as far as the records say."""
         stream = stream_of(unit)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.cli.learning import keep_plan
 from holdfast.cli.profiles import profile_path
 from holdfast.plan.document import parse_plan
 from holdfast.predict.statistics import (
@@ -195,10 +196,37 @@ def test_room_to_grow_is_planned_where_it_is_needed(holdfast, app):
     assert none["cpu"] == plain["cpu"]
 
 
+def test_a_plan_made_again_keeps_state_where_it_is(holdfast, app, tmp_path):
+    """To give partitions up is asked for: going over to it would have Spark repartition all."""
+    path = write_profile(app)
+    found = load_statistics(path)
+    count = replace(found.operators["count"], cost=Measure(value=5e-3, samples=5, how="timed"))
+    path.write_text(dump_statistics(replace(found, operators={**found.operators, "count": count})))
+    grown = json.loads(holdfast("plan", app, "--max-growth", "4", "--json").out)
+    assert grown["max_shards"]["count"] == 4
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "run.json").write_text("{}")
+    keep_plan(run_dir, parse_plan(grown))
+    said = holdfast("plan", app, "--from", run_dir, "--json")
+    assert said.code == 0, said.err
+    again = json.loads(said.out)
+    for name in ("max_growth", "max_shards", "max_shards_why"):
+        assert again[name] == grown[name]
+    assert again["forced"] == grown["forced"]
+    given_up = holdfast("plan", app, "--from", run_dir, "--max-growth", "1", "--json")
+    assert json.loads(given_up.out)["max_shards"]["count"] == 1
+    app.write_text(APP.replace('key="key"', 'key="key", max_shards=2'))
+    declared = json.loads(holdfast("plan", app, "--from", run_dir, "--json").out)
+    assert declared["max_shards"]["count"] == 2
+
+
 def test_room_to_grow_is_refused_where_it_cannot_be_planned(holdfast, app, tmp_path):
     """Other methods do not plan it, and a topology file knows no keys."""
     said = holdfast("plan", app, "--method", "ppa", "--replicas", "1", "--max-growth", "2")
     assert (said.code, "the method ppa does not plan it" in said.err) == (2, True)
+    said = holdfast("plan", app, "--sweep", "--max-growth", "2")
+    assert (said.code, "a sweep does not plan it; leave --sweep out" in said.err) == (2, True)
     file = tmp_path / "t.yaml"
     file.write_text("name: t\noperators: [{name: a}]\nrates: {a: 1}\n")
     said = holdfast("plan", file, "--method", "joint", "--max-growth", "2")

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,8 @@ from holdfast.rundir.spec import RunSpec, write_spec
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.rescale import shape_of
+from holdfast.streams.records import Seal
+from holdfast.streams.steps import Put, slices
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +33,8 @@ KEYED = Segment(
     outputs=(Boundary(operator="fixed"),),
 )
 READ = replace(KEYED, name="read", operators=("read",), inputs=("fixed",), outputs=())
-SEGMENTS = (COUNT, OTHER, FIXED, KEYED, READ)
+ALSO = replace(READ, name="also", operators=("also",))
+SEGMENTS = (COUNT, OTHER, FIXED, KEYED, READ, ALSO)
 DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=SEGMENTS, fingerprints={})
 
 
@@ -61,6 +65,10 @@ def scale(tmp_path):
         (["fixed#0=2"], "cannot be split one by one; fixed=N, or declare max_shards"),
         (["fixed=129"], "1 to 128"),
         (["read=100"], "128 shards could wait .* 64 task slots; declare max_shards=128 or more"),
+        (
+            ["read=32", "also=32"],
+            "also: 32 shards could wait .* in 64 tasks at once, and the nodes",
+        ),
         (["cuont=2"], "scalable: count"),
         (["count#3=2"], "no such shard"),
         (["count.0#0=8"], "it has 4 state partitions"),
@@ -84,6 +92,16 @@ def test_what_is_asked_is_on_record_though_nothing_runs(scale):
     with pytest.raises(CheckFailedError, match="not done yet"):
         scale("count=4", "--timeout", "200ms")
     assert len(shape_of(SliceLog(scale.folder), COUNT)) == 4
+
+
+def test_shards_that_were_asked_for_before_take_their_room(scale):
+    """Two operators that fit one by one may wait for each other for ever in the same slots."""
+    with pytest.raises(CheckFailedError, match="not done yet"):
+        scale("read=32", "--timeout", "1ms")
+    with pytest.raises(BadInputError, match="also: 32 shards could wait"):
+        scale("also=32")
+    with pytest.raises(CheckFailedError, match="not done yet"):
+        scale("also=4", "--timeout", "1ms")
 
 
 def test_a_shape_that_is_there_already_needs_nothing(scale):
@@ -119,3 +137,58 @@ def test_what_takes_longer_is_said_beforehand(scale):
         assert ("max_shards=4 or more, declared before it is needed" in scale.said) == said
     log = SliceLog(scale.folder)
     assert [child.of for child in log.carriers("fixed")] == [4, 4]
+
+
+class Coordinator:
+    """Says that some units are held, and notes which are tried again."""
+
+    def __init__(self, *held):
+        self.held, self.retried = list(held), []
+
+    def __call__(self, directory):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def hand_over(self, **_):
+        pass
+
+    def status(self):
+        units = [
+            SimpleNamespace(
+                unit=unit,
+                phase="held",
+                error="Traceback\nholdfast.errors.BadInputError: it moves rows\n",
+            )
+            for unit in self.held
+        ]
+        return SimpleNamespace(units=units)
+
+    def retry(self, unit):
+        self.retried.append(unit)
+
+
+def test_why_heirs_cannot_take_over_is_said_at_once(scale, monkeypatch):
+    """With what takes it back; asked for that, those who are held are let try again."""
+    there = Coordinator("fixed.1#1", "count.0#0")
+    monkeypatch.setattr("holdfast.control.client.ControlClient", there)
+    monkeypatch.setattr("holdfast.runtime.rescale.ControlClient", there)
+    took = "fixed.1#1 cannot take over: it moves rows; holdfast retry fixed.1#1 tries"
+    with pytest.raises(CheckFailedError, match=f"{took} .*, holdfast scale fixed=1 takes back"):
+        scale("fixed=3", "--timeout", "60s")
+    with pytest.raises(CheckFailedError, match=took):
+        scale("fixed=3", "--timeout", "60s")
+    assert there.retried == ["fixed.1#1"]  # when it was put
+    log = SliceLog(scale.folder)
+    log.run(log.steps().carry_out("fixed"))
+    seal = Seal(unit="fixed.0#0", number=0, change=1, how="run", end=-1, batch=-1)
+    log.records.execute(Put(slices("fixed.0#0"), 0, seal))
+    with pytest.raises(CheckFailedError, match="it moves rows"):
+        scale("fixed=1", "--timeout", "1ms")
+    assert there.retried == ["fixed.1#1"] * 2  # its parents have ended, so only this one names it
+    (last,) = log.carriers("fixed")
+    assert (last.unit, last.groups, last.of) == ("fixed.2#0", (0, 128), 1)

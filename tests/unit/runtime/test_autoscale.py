@@ -64,8 +64,8 @@ def view(log, epoch, rows, *, row_s, nodes=(), segment=COUNT):
                 batch=epoch,
                 epoch=epoch,
                 waiting=0,
-                rows_in=rows * (epoch + 1) * block.count // 8,
-                batch_ms=1000.0 * row_s * rows * block.count / 8,
+                rows_in=rows * (epoch + 1) * block.count // block.of,
+                batch_ms=1000.0 * row_s * rows * block.count / block.of,
             )
             for block, name in units.items()
         ],
@@ -81,13 +81,14 @@ def rescaling(
     forget=lambda: None,
     fleet=None,
     deployment=COUNTED,
+    most=8,
 ):
     """One who looks at the load of the deployment."""
     return Rescaler(
         log,
         deployment,
         PredictPolicy(),
-        most_in_all=8,
+        most_in_all=most,
         announce=announce,
         tell=tell,
         forget=forget,
@@ -134,6 +135,36 @@ def test_an_overloaded_source_is_split():
             rescaler.look(view(log, epoch, 12800, row_s=1e-4, segment=source))
     assert len(shape_of(log, source)) == 2
     assert told == ["lines gets 2 shards: a shard would work 128% of its time for what arrives"]
+
+
+KEYED = replace(COUNT, key=("word",))
+
+
+@pytest.mark.parametrize("declared", [8, 1])
+def test_an_operator_whose_state_is_laid_out_anew_is_scaled_on(declared):
+    """Somebody asked for more shards than it had partitions: what was seen of those says nothing.
+
+    Also of one that declared nothing, when somebody looks anew.
+    """
+    keyed = replace(KEYED, max_shards=declared)
+    deployment = replace(COUNTED, segments=(LINES, keyed))
+    log, clock, told = SliceLog("run", MemoryStorage()), Clock(), []
+    begin(log, deployment)
+    rescaler = rescaling(log, clock, tell=told.append, deployment=deployment, most=32)
+    for epoch in range(45):
+        rows = 12_800 if epoch < 12 else 256_000
+        publish(log, epoch, rows)
+        if epoch == 12:
+            rescale(log, keyed, 9, reason="test")
+            assert len(shape_of(log, keyed)) == 9
+            if declared == 1:
+                rescaler = rescaling(log, clock, tell=told.append, deployment=deployment, most=32)
+        if epoch % 5 == 4:
+            clock.at = float(epoch)
+            rescaler.look(view(log, epoch, rows, row_s=6e-5, segment=keyed))
+    assert {block.of for block in shape_of(log, keyed)} == {16}
+    assert len(shape_of(log, keyed)) == 16
+    assert [line.partition(":")[0] for line in told] == ["count gets 16 shards"]
 
 
 def test_a_unit_that_is_not_heard_of_leaves_the_shape_alone():

@@ -16,6 +16,7 @@ from holdfast.runtime.log.anew import begin_anew, finish_restart, restart, with_
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.wiring import begin
 from holdfast.runtime.recut import Keeping, Recut, forget_vanished, restated, unlike
+from holdfast.runtime.rescale import rescale
 from holdfast.streams.handover import Birth
 from holdfast.streams.records import Change, Child, Floor, Range, Slice
 from holdfast.streams.steps import Put, RaiseFloor, changes, ranges, slices
@@ -237,6 +238,31 @@ def test_other_partitions_of_an_operator_with_state_take_it_over(settings):
     assert found.state == (("sum.0#0", 4),)
     assert restated(log, ALL.segment("sum"), after.segment("sum"))
     assert not restated(log, ALL.segment("sum"), ALL.segment("sum"))
+
+
+@pytest.mark.parametrize("settings", [{"shards": 2}, {"max_shards": 4}, {}])
+def test_what_was_asked_for_and_nobody_has_begun_is_taken_back(settings):
+    """Shards that could never take over hold nobody up: those before them have the state."""
+    log = ran(ALL)
+    for shards in (3, 5):
+        rescale(log, ALL.segment("sum"), shards, reason="test")
+    after = deploy(pipeline(**settings), cuts="all" if settings else "none")
+    found = asked(log, ALL, after)["sum" if settings else "label"]
+    assert found.state == (("sum.0#0", 4),)
+    restart(log, after, recut(log, ALL, after, stateful=STATEFUL))
+    steps = log.steps()
+    assert log.run(steps.birth("sum.1#0")) == log.run(steps.birth("sum.2#0")) == "void"
+    born = log.run(steps.birth(found.children[0].unit))
+    assert born == Birth(epoch=19, parents=(("sum.0#0", 4),), watermark_us=19)
+
+
+def test_who_has_made_way_is_not_gone_on_from():
+    """It runs on to where it hands over first, with the cuts it had."""
+    log = ran(ALL)
+    rescale(log, ALL.segment("sum"), 3, reason="test")
+    log.run(log.steps().carry_out("sum"))
+    with pytest.raises(BadInputError, match="no state of sum at or before epoch 19 is left"):
+        recut(log, ALL, deploy(pipeline(max_shards=4), cuts="all"), stateful=STATEFUL)
 
 
 def test_other_partitions_are_refused_where_state_cannot_be_laid_out():

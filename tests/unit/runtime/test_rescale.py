@@ -27,7 +27,7 @@ from holdfast.runtime.rescale import (
 )
 from holdfast.storage.memory import MemoryStorage
 from holdfast.streams.handover import Birth
-from holdfast.streams.records import Floor, Range, Slice
+from holdfast.streams.records import Floor, Range, Seal, Slice
 from holdfast.streams.steps import Delete, Put, RaiseFloor, changes, ranges, slices
 
 pytestmark = pytest.mark.unit
@@ -269,6 +269,73 @@ def test_beyond_its_partitions_all_of_an_operator_hands_over():
     assert [of for _, _, of in told(change)] == [8] * 5
     assert as_it_is(log, FIXED).max_shards == 8
     assert rescale(log, FIXED, 5, reason="test") == []
+
+
+def passes_back(log, unit):
+    return log.run(log.steps().passes_back(unit))
+
+
+def test_what_is_asked_for_and_not_begun_is_taken_back():
+    """By as many shards as there are: they get back what they had, however often others asked."""
+    log = begun(FIXED)
+    for shards in (3, 2, 5):
+        rescale(log, FIXED, shards, reason="test")
+    last = [child.unit for child in log.carriers("count")]
+    assert not any(passes_back(log, unit) for unit in last)
+    (change,) = rescale(log, FIXED, 1, reason="test")
+    assert list(change.parents) == last
+    assert told(change) == [(change.children[0].unit, (0, 128), 1)]
+    assert rescale(log, FIXED, 1, reason="test") == []
+    assert as_it_is(log, FIXED).max_shards == 1
+    (change,) = rescale(log, FIXED, 2, reason="test")
+    assert [of for _, _, of in told(change)] == [2, 2]
+
+
+def test_one_who_goes_back_before_it_has_begun_is_known():
+    """Its state need not lie by the key: it never runs a batch. Also while others do the same."""
+    log = begun(FIXED)
+    for shards in (3, 2, 5):
+        rescale(log, FIXED, shards, reason="test")
+    between = [f"count.{change}#0" for change in (1, 2, 3)]
+    assert not any(passes_back(log, unit) for unit in between)
+    rescale(log, FIXED, 1, reason="test")
+    assert not any(passes_back(log, unit) for unit in between)  # nobody has run
+    publish(log, "count.0#0", 0, -1, 3)
+    assert all(passes_back(log, unit) for unit in between)
+    log.run(
+        _put(Put(slices("count.1#0"), 0, Seal(unit="count.1#0", number=0, change=2, how="run")))
+    )
+    assert all(passes_back(log, unit) for unit in between)
+    assert not passes_back(log, "count.0#0")
+    assert not passes_back(log, log.carriers("count")[0].unit)
+
+
+def test_one_who_goes_on_to_yet_other_partitions_does_not_go_back():
+    """Whoever is to run there tries it before anybody hands over."""
+    log = begun(FIXED)
+    publish(log, "count.0#0", 0, -1, 3)
+    for shards in (3, 5, 3):
+        rescale(log, FIXED, shards, reason="test")
+    assert not any(passes_back(log, f"count.{change}#0") for change in (1, 2, 3))
+
+
+def test_shards_that_have_begun_are_merged_as_ever():
+    """What was laid out anew stays so."""
+    log = begun(FIXED)
+    rescale(log, FIXED, 3, reason="test")
+    publish(log, "count.1#0", 0, 3, 4)
+    (change,) = rescale(log, FIXED, 1, reason="test")
+    assert told(change) == [("count.2#0", (0, 128), 4)]
+
+
+def test_shards_of_one_partition_each_are_gone_back_to():
+    """With the key groups that each of them had."""
+    several = replace(FIXED, shards=3)
+    log = begun(several)
+    had = [child.groups for child in log.carriers("count")]
+    rescale(log, several, 5, reason="test")
+    (change,) = rescale(log, several, 3, reason="test")
+    assert [(groups, of) for _, groups, of in told(change)] == [(groups, 1) for groups in had]
 
 
 def test_shards_of_one_partition_each_become_others():

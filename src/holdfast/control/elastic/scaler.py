@@ -10,7 +10,7 @@ many as are left, those that free some come first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.control.elastic.load import (
     Decision,
@@ -42,9 +42,14 @@ class _Known:
         return max(self.shards, self.wanted or 0)
 
     def remember(self, report: LoadReport, *, since: float) -> None:
-        """Forget what is older, but for one report: it shows that all the time since is known."""
+        """Forget what is older, but for one report: it shows that all the time since is known.
+
+        So are reports of other state partitions: nothing in them is about those there are now.
+        """
         if self.shape not in (None, report.shape):
             self.changed_at = report.at
+        if self.reports and len(self.reports[-1].rates) != len(report.rates):
+            self.reports = []
         self.shape = report.shape
         older = [one for one in self.reports if one.at < since]
         self.reports = [*older[-1:], *self.reports[len(older) :], report]
@@ -61,9 +66,13 @@ class Autoscaler:
         self._most_in_all = most_in_all
         self._known = {name: _Known() for name in limits}
 
-    def has(self, operator: str, shards: int) -> None:
-        """An operator has so many shards, reported or not: they count among those in all."""
+    def has(self, operator: str, shards: int, *, most: int) -> None:
+        """An operator has so many shards, reported or not: they count among those in all.
+
+        `most` it can have: its state may have been laid out over other partitions.
+        """
         self._known[operator].shards = shards
+        self._limits[operator] = replace(self._limits[operator], most=most)
 
     def report(self, reports: Iterable[LoadReport]) -> list[Rescale | Stuck]:
         """Take the reports of one round, and say what to change."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -180,13 +180,22 @@ class SparkUnitHost:
             stateful = any(segment.stateful for segment in inner)
             warm_up(self.session(), warm_folder(self._scratch), stateful=stateful)
 
-    def _rehearse(self, segment: Segment) -> None:
-        """Run what a unit is about to take over from others, unless it has been run here."""
+    def _rehearse(self, context: UnitContext, before: Literal["takeover", "restating"]) -> None:
+        """Run what a unit is about to take over from others, unless it has been run here.
+
+        An operator's function may move rows. So if its state is to be laid out over several
+        partitions, it is tried whether they lie by its key.
+        """
+        segment, log = context.segment, context.log
+        if log.run(log.steps().passes_back(context.name)):
+            return
+        known = self._deployment.segment(segment.name).max_shards
+        if before == "restating" or segment.max_shards != known:
+            self._rehearsals.require(segment, self._on(segment, ""))
+            return
         with self._lock:
             ran = [one for unit, one in self._units.items() if unit.segment == segment.name]
-        # Laid out over other partitions, its state may turn out not to lie by its key.
-        anew = segment.max_shards != self._deployment.segment(segment.name).max_shards
-        if anew or not any(one.progress.report.rows_in for one in ran):
+        if not any(one.progress.report.rows_in for one in ran):
             self._rehearsals.run(segment, self._on(segment, ""))
 
     def probe(self, split: str, path: str, probe: int, share: float) -> None:
@@ -431,7 +440,7 @@ class SparkUnitHost:
             **self._query_settings(context, pipeline),
             clone_from=clone_from,
             drafts=drafts,
-            rehearse=lambda: self._rehearse(context.segment),
+            rehearse=lambda before: self._rehearse(context, before),
         )
 
     def _query_settings(

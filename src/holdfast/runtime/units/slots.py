@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from holdfast.deployment import Deployment
 from holdfast.errors import BadInputError
@@ -43,9 +44,18 @@ def task_slots(deployment: Deployment, partitions: int = 1) -> int:
     return max(MIN_SLOTS, READS * waiting_tasks(deployment, partitions, scaled=True) + OTHERS)
 
 
-def require_room(deployment: Deployment, name: str, shards: int, partitions: int = 1) -> None:
-    """Refuse more shards of a segment than the nodes of a run were started for."""
-    bigger = deployment.with_partitions(name, max(shards, deployment.segment(name).max_shards))
+def require_room(
+    deployment: Deployment, name: str, now: Mapping[str, int], partitions: int = 1
+) -> None:
+    """Refuse more shards of a segment than the nodes of a run were started for.
+
+    `now` says how many shards segments may have by now, others as many as they were deployed with:
+    all of them wait in the same slots.
+    """
+    bigger, shards = deployment, now[name]
+    for other, number in now.items():
+        most = max(number, deployment.segment(other).max_shards)
+        bigger = bigger.with_partitions(other, most)
     waiting = waiting_tasks(bigger, partitions, scaled=True)
     slots = task_slots(deployment, partitions)
     if waiting + OTHERS > slots:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from holdfast.deployment import Deployment, Segment, UnitId
 from holdfast.deployment.slicefiles import Files
-from holdfast.errors import BadInputError
+from holdfast.errors import BadInputError, in_short
 from holdfast.runtime.log.crash import Crash
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.trim import Trimmer
@@ -42,6 +42,9 @@ MAX_ROWS = 20_000
 """A larger slice would only warm the processor."""
 TIMEOUT_S = 60.0
 WAIT_S = 0.02
+
+ANEW = ":anew"
+"""Stands for a path, which none is called: state was laid out over other partitions."""
 
 MakeUnit = Callable[[UnitContext], SparkUnit]
 
@@ -64,22 +67,34 @@ class Rehearsals:
         """Rehearse a segment, of a split on one of its paths; whether rows have got through.
 
         It ends at once when the node is `needed`: what is rehearsed would take the cores from what
-        is taken over. Where its state is to lie in other partitions than it was deployed with, and
-        cannot, that is raised: those who have it now have not handed it over yet.
+        is taken over.
         """
-        known = self._deployment.segment(segment.name).max_shards
         which = segment.name, path, segment.max_shards
         with self._one:
             if not self._done.get(which):
-                deployment = self._deployment.with_partitions(segment.name, segment.max_shards)
+                deployment = self._deployment
                 if path:  # of hot paths, it reads the one that it takes
                     deployment = deployment.on_path(segment.name, path)
                     segment = deployment.segment(segment.name)
-                strict = segment.max_shards != known
                 self._done[which] = rehearse(
-                    segment, deployment, self._real, self._folder, make, needed, strict=strict
+                    segment, deployment, self._real, self._folder, make, needed
                 )
             return self._done[which]
+
+    def require(self, segment: Segment, make: MakeUnit) -> None:
+        """Raise if a segment cannot have its state in so many partitions, as its first batch shows.
+
+        In one shard: only who has several partitions finds out how they are filled.
+        """
+        which = segment.name, ANEW, segment.max_shards
+        with self._one:
+            if not self._done.get(which):
+                deployment = self._deployment.with_partitions(
+                    segment.name, segment.max_shards, shards=1
+                )
+                alone = deployment.segment(segment.name)
+                rehearse(alone, deployment, self._real, self._folder, make, strict=True)
+                self._done[which] = True
 
 
 def rehearse(
@@ -145,7 +160,7 @@ def _run(unit: SparkUnit, needed: Callable[[], bool], *, strict: bool = False) -
     try:
         while unit.progress.report.batch < BATCHES - 1 and time.monotonic() < deadline:
             if unit.progress.report.state == "failed":
-                error = (unit.progress.report.error or "").rstrip().rpartition("\n")[2]
+                error = in_short(unit.progress.report.error)
                 if strict:
                     raise BadInputError(
                         f"it cannot have its state in {unit.context.segment.max_shards} "
@@ -159,6 +174,13 @@ def _run(unit: SparkUnit, needed: Callable[[], bool], *, strict: bool = False) -
                 log.info("rehearsal of %s is left for what is taken over", unit.context.name)
                 return False
             time.sleep(WAIT_S)
+        if strict and unit.progress.report.batch < 0:
+            raise BadInputError(
+                f"in {TIMEOUT_S:g} s no batch has shown whether it can have its state in "
+                f"{unit.context.segment.max_shards} partitions",
+                where=unit.context.segment.name,
+                hint="it goes on as it is",
+            )
         return unit.progress.report.batch >= BATCHES - 1
     finally:
         unit.stop()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -20,6 +21,10 @@ from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 from holdfast.streams.handover import Birth
+
+Rehearse: TypeAlias = Callable[[Literal["takeover", "restating"]], None]
+"""Runs an operator over rows of its input, before it takes over or before its state is laid out
+anew; raises if the state cannot be where it is to be."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +69,12 @@ def share_of(context: UnitContext) -> Share:
 
 
 def inherit(
-    context: UnitContext, spark: SparkSession, born: Birth, *, rows: int, progress: Progress
+    context: UnitContext,
+    spark: SparkSession,
+    born: Birth,
+    rehearse: Rehearse,
+    rows: int,
+    progress: Progress,
 ) -> None:
     """Begin with the state of others; `rows` of the clock source stand for one batch."""
     for parent, batch in born.parents if born.shared else ():
@@ -78,11 +88,13 @@ def inherit(
         context.segment,
         rows=rows,
         crash=context.crash,
-        rewrite=_rewriter(context, spark, progress),
+        rewrite=_rewriter(context, spark, progress, rehearse),
     )
 
 
-def _rewriter(context: UnitContext, spark: SparkSession, progress: Progress) -> Rewrite:
+def _rewriter(
+    context: UnitContext, spark: SparkSession, progress: Progress, rehearse: Rehearse
+) -> Rewrite:
     """Lays out state anew for a unit; that may take minutes, so it is told."""
     segment, share = context.segment, share_of(context)
     session = unit_session(
@@ -90,6 +102,9 @@ def _rewriter(context: UnitContext, spark: SparkSession, progress: Progress) -> 
     )
 
     def rewrite(storage: Storage, stage: Stage) -> UniqueIds:
+        if segment.max_shards > 1:
+            progress.tell(state="starting", doing="trying whether its state lies by its key")
+            rehearse("restating")
         progress.tell(state="starting", doing="having Spark repartition the state it takes over")
         return rewriter(
             session,

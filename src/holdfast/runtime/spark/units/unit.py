@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ from holdfast.runtime.spark.units.partners import clone_partner
 from holdfast.runtime.spark.units.promise import keep_promised
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspects
 from holdfast.runtime.spark.units.query import PlannedQuery, plan_query
-from holdfast.runtime.spark.units.share import inherit
+from holdfast.runtime.spark.units.share import Rehearse, inherit
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.birth import await_birth, follow_inputs, is_awaited
 from holdfast.runtime.units.chores import Chores
@@ -74,7 +74,7 @@ class SparkUnit:
         starts: threading.Lock,
         clone_from: int | None,
         partitions: int = 1,
-        rehearse: Callable[[], None] = lambda: None,
+        rehearse: Rehearse = lambda _: None,
         drafts: Drafts | None = None,
     ) -> None:
         """Args as elsewhere; `rehearse`: called by a unit that waits for others to hand over;
@@ -179,7 +179,7 @@ class SparkUnit:
         self._protocol = context.log.steps()
         if is_awaited(context, self._protocol):
             self.progress.tell(state="running", doing="getting ready to take over")
-            self._rehearse()
+            self._rehearse("takeover")
             self._ahead = self._plan()
         # The claim of one who is to take over also says that it is ready.
         context.log.claim(context.name, context.generation, context.replica)
@@ -194,7 +194,7 @@ class SparkUnit:
         known = None if source is None else self._checkpoint(source)
         rebuilt = refuse_or_rebuild(context, known, rows=self._partitions)
         if source is None and born.parents and context.segment.stateful:
-            inherit(context, self._spark, born, rows=self._partitions, progress=self.progress)
+            inherit(context, self._spark, born, self._rehearse, self._partitions, self.progress)
             return
         if rebuilt is not None or source is None:
             make_checkpoint(folder, own, next_batch=rebuilt or 0, rows=self._partitions)
