@@ -134,3 +134,10 @@ def test_settings_are_all_there_without_their_origins(spark):
     assert lean.get(name) == whole.get(name) is not None
     assert jvm.org.apache.hadoop.conf.Configuration(lean).getPropertySources(name) is None
     assert spark._jsc.hadoopConfiguration().getPropertySources(name) is None
+
+
+def test_there_is_room_for_the_code_of_many_queries(spark):
+    """Java with its quick compiler alone has 48 MB, and compiles nothing once they are full."""
+    beans = spark._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    most = {bean.getName(): bean.getUsage().getMax() for bean in beans}
+    assert sum(size for name, size in most.items() if name.startswith("Code")) >= 200 * 2**20
