@@ -1,4 +1,4 @@
-"""Kinds of state beyond the usual: timers, maps, lifetimes, sessions, outer joins."""
+"""Kinds of state, also unusual ones: timers, maps, lifetimes, sessions, outer joins."""
 
 import pandas as pd
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
@@ -35,12 +35,15 @@ class Timed(StatefulProcessor):
         pass
 
 
-class Lasting(StatefulProcessor):
-    """A sum and a list per key that Spark would drop after an hour."""
+class Sums(StatefulProcessor):
+    """A sum and a list per key: two stores in one; Spark may drop them after a while."""
+
+    def __init__(self, lifetime_ms=None):
+        self.lifetime_ms = lifetime_ms
 
     def init(self, handle):
-        self.total = handle.getValueState("total", NUMBER, ttlDurationMs=3_600_000)
-        self.seen = handle.getListState("seen", NUMBER, ttlDurationMs=3_600_000)
+        self.total = handle.getValueState("total", NUMBER, ttlDurationMs=self.lifetime_ms)
+        self.seen = handle.getListState("seen", NUMBER, ttlDurationMs=self.lifetime_ms)
 
     def handleInputRows(self, key, rows, timerValues):  # noqa: N802 - Spark's names
         more = [int(n) for part in rows for n in part["n"]]
@@ -63,7 +66,10 @@ def timers(frame):
 
 def lifetimes(frame):
     return frame.groupBy("word").transformWithStateInPandas(
-        Lasting(), "word string, n bigint, listed bigint", "Append", "ProcessingTime"
+        Sums(lifetime_ms=3_600_000),
+        "word string, n bigint, listed bigint",
+        "Append",
+        "ProcessingTime",
     )
 
 

@@ -7,9 +7,7 @@ import pandas as pd
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
-from pyspark.sql.streaming import StatefulProcessor
-from pyspark.sql.types import LongType, StructField, StructType
-from tests.spark.state_kinds import MORE
+from tests.spark.state_kinds import MORE, Sums
 
 from holdfast.deployment.blocks import Block, even_blocks
 from holdfast.runtime.checkpoint.blocks import Part, compose_checkpoint
@@ -43,27 +41,6 @@ def running_sums(frame):
     return frame.groupBy("word").applyInPandasWithState(
         add, "word string, n bigint", "n bigint", "append", "NoTimeout"
     )
-
-
-class Sums(StatefulProcessor):
-    """A sum and a list per key: two stores in one."""
-
-    def init(self, handle):
-        number = StructType([StructField("n", LongType())])
-        self.total = handle.getValueState("total", number)
-        self.seen = handle.getListState("seen", number)
-
-    def handleInputRows(self, key, rows, timerValues):  # noqa: N802 - Spark's names
-        more = [int(n) for part in rows for n in part["n"]]
-        total = sum(more) + (self.total.get()[0] if self.total.exists() else 0)
-        self.total.update((total,))
-        for n in more:
-            self.seen.appendValue((n,))
-        listed = sum(n for (n,) in self.seen.get())
-        yield pd.DataFrame({"word": [key[0]], "n": [total], "listed": [listed]})
-
-    def close(self):
-        pass
 
 
 def processor(frame):

@@ -147,12 +147,7 @@ def run_campaign(
         run.start()
         if campaign.trim:
             keeper.start()
-        run.wait_for(all_running, START_S, "the start")
-        run.wait_for(
-            lambda now: _delivered(now, campaign.pipeline, "batch") >= campaign.batches_before - 1,
-            START_S,
-            "the first results",
-        )
+        _wait_started(run, campaign)
         if campaign.trim:
             run.wait_for(lambda _: all(keeper.trimmed().values()), TRIM_S, "trimming the input")
         injector = Injector(
@@ -190,6 +185,17 @@ def run_campaign(
         stop=stopped,
         verdict=verify(run_dir, claims(campaign.pipeline)),
         trimmed=keeper.trimmed() if campaign.trim else {},
+    )
+
+
+def _wait_started(run: LocalRun, campaign: Campaign) -> None:
+    """Everything runs, and has delivered what it must have before it is broken."""
+    run.wait_for(all_running, START_S, "the start")
+    last = campaign.batches_before - 1  # batches are counted from 0, and -1 is none
+    run.wait_for(
+        lambda now: _delivered(now, campaign.pipeline, "batch") >= last,
+        START_S,
+        "the first results",
     )
 
 
