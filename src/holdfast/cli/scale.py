@@ -78,7 +78,7 @@ def scale(
             require_room(deployment, segment.name, most, tasks)
             restated.append((segment, shape))
     for segment, number in restated:
-        _warn(as_it_is(log, segment), number)
+        _warn(as_it_is(log, segment), max(number, len(log.carriers(segment.name))))
     # All of it can be done, or nothing is put.
     put: list[Change] = []
     for segment, shape, asked, load in planned:
@@ -136,7 +136,10 @@ def _shape(
 
 
 def _warn(segment: Segment, shards: int) -> None:
-    """Say what takes longer than a split, and how it would not; of what keeps no state nothing."""
+    """Say what takes longer than a split, and how it would not; of what keeps no state nothing.
+
+    `shards` it has now, or is to have: the larger number.
+    """
     from holdfast.runtime.rescale import partitions_for
 
     if not segment.stateful:

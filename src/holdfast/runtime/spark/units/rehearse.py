@@ -131,7 +131,11 @@ def laid_out(
     home, place = open_storage(folder), new_id()
     scratch = SliceLog(folder / place)
     # One batch per epoch, so that as many batches run as there are slices.
-    segment = replace(segment, batch_epochs=1, one_epoch_per_batch=True)
+    segment = replace(segment, batch_epochs=1, one_epoch_per_batch=True, change=0)
+    # Whatever was reset or cut otherwise in the run, in the copy all of it begins.
+    deployment = replace(
+        deployment, segments=tuple(replace(item, change=0) for item in deployment.segments)
+    )
     try:
         begin(scratch, deployment)
         rows = sum(

@@ -70,6 +70,23 @@ def test_however_many_shards_were_declared_several_partitions_are_tried(tmp_path
     assert [(share.partitions, share.unchecked) for share in tried] == [(4, True)]
 
 
+def test_what_was_reset_or_cut_otherwise_is_tried_as_well(tmp_path):
+    """The run has had other units before; the copy begins with those that are tried."""
+    lines, count = replace(LINES, change=2), replace(COUNT, change=1)
+    deployment = Deployment(pipeline="p", epoch_s=1.0, segments=(lines, count), fingerprints={})
+    tried = []
+
+    def make(context):
+        tried.append(share_of(context).partitions)
+        assert context.log.run(context.log.steps().last_end("lines")) == 2
+        return Unit(context)
+
+    made = Rehearsals(deployment, SliceLog(tmp_path / "run"), tmp_path / "scratch")
+    made.require(replace(count, max_shards=4), make)
+    made.run(count, make)
+    assert tried == [4, None]
+
+
 def test_what_was_not_tried_is_not_taken_for_granted(tmp_path, monkeypatch):
     """On a machine that is busy no batch may come in time; those who have the state keep it."""
     monkeypatch.setattr(rehearse, "TIMEOUT_S", 0.0)
