@@ -73,7 +73,9 @@ VARIANTS: dict[str, Any] = {
 THROUGH_PYTHON = ", Python"
 BEHIND_S = 3.0
 BACKLOG_ROWS = 200_000
-"""What waits at saturation: a few batches' worth."""
+"""What waits at saturation unless told otherwise: a few batches' worth of one query. A pipeline in
+several pieces has as many batches under way, so that with too little waiting it is measured how
+long a row takes and not how many get through: compare with more."""
 SATURATION_FILE_RATE = 200_000
 SATURATION_BATCHES = 4
 START_RATE = 1_000
@@ -88,6 +90,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="how long each rate is offered")
     parser.add_argument("--rates", type=int, nargs="*", help="rows/s; none: only saturate")
     parser.add_argument("--memory-mb", type=int, default=512, help="heap of Holdfast's node")
+    parser.add_argument(
+        "--waiting", type=int, default=BACKLOG_ROWS, help="rows that wait at saturation"
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     end_on_terminate()
@@ -106,7 +111,7 @@ def main() -> None:
         rounds.append({})
         # Whoever goes first finds other caches: take turns.
         for name in names if turn % 2 == 0 else reversed(names):
-            rounds[-1][name] = measure(name, rates, seconds, args.memory_mb)
+            rounds[-1][name] = measure(name, rates, seconds, args.memory_mb, waiting=args.waiting)
             _print(name, rounds[-1][name])
     found = summary(rounds)
     print(f"\nmedians of {args.rounds} rounds (load average {os.getloadavg()[0]:.1f})")
@@ -157,7 +162,14 @@ def _met(value: float, relation: str, bar: float) -> str:
     return "met" if (value >= bar if relation == ">=" else value <= bar) else "missed"
 
 
-def measure(name: str, rates: tuple[int, ...], seconds: float, memory_mb: int) -> dict[str, Any]:
+def measure(
+    name: str,
+    rates: tuple[int, ...],
+    seconds: float,
+    memory_mb: int,
+    *,
+    waiting: int = BACKLOG_ROWS,
+) -> dict[str, Any]:
     """One variant from start to end."""
     side = "python" if name.endswith(THROUGH_PYTHON) else "native"
     with slices(side), scratch() as root:
@@ -182,7 +194,7 @@ def measure(name: str, rates: tuple[int, ...], seconds: float, memory_mb: int) -
                     steps.append(offer(feed, watch, system.out, rate, seconds))
                     if steps[-1]["left_rows"]:
                         break
-                return {"steps": steps, **saturate(feed, watch, system, seconds)}
+                return {"steps": steps, **saturate(feed, watch, system, seconds, waiting)}
             finally:
                 feed.close()
                 watch.close()
@@ -242,11 +254,13 @@ def offer(feed: Feed, watch: Watch, out: Path, rate: int, seconds: float) -> dic
     }
 
 
-def saturate(feed: Feed, watch: Watch, system: System, seconds: float) -> dict[str, Any]:
+def saturate(
+    feed: Feed, watch: Watch, system: System, seconds: float, waiting: int
+) -> dict[str, Any]:
     """Keep rows waiting and see how many get through."""
     feed.set_rate(SATURATION_FILE_RATE)
     feed.stage(seconds)
-    feed.start_closed(lambda: watch.latest, BACKLOG_ROWS)
+    feed.start_closed(lambda: watch.latest, waiting)
     time.sleep(seconds / 3)
     warm, cpu, before = time.monotonic(), _cpu_s(system), watch.latest
     crossed = _crossed(system)
