@@ -68,7 +68,7 @@ def scalable(deployment: Deployment, operator: str) -> Segment:
 
 def as_it_is(log: SliceLog, segment: Segment) -> Segment:
     """A segment with as many state partitions as it has now, or will once all is carried out."""
-    carriers = log.run(log.steps().carriers(segment.name))
+    carriers = log.carriers(segment.name)
     of = carriers[0].of if carriers else None
     return segment if of is None else replace(segment, max_shards=of)
 
@@ -78,7 +78,7 @@ def shape_of(log: SliceLog, segment: Segment) -> dict[Block, str]:
 
     Those of an operator whose state is in one partition a shard are no blocks; one shard is.
     """
-    carriers = log.run(log.steps().carriers(segment.name))
+    carriers = log.carriers(segment.name)
     return {
         block_of(child.groups, segment.max_shards if child.of is None else child.of): child.unit
         for child in carriers
@@ -88,7 +88,7 @@ def shape_of(log: SliceLog, segment: Segment) -> dict[Block, str]:
 def needs_restating(log: SliceLog, segment: Segment, shards: int) -> bool:
     """Whether an operator's state must be laid out over other partitions for so many shards."""
     now = as_it_is(log, segment).max_shards
-    has = len(log.run(log.steps().carriers(segment.name)))
+    has = len(log.carriers(segment.name))
     return shards != has if now == 1 else shards > now
 
 
@@ -114,7 +114,7 @@ def _anew(
     """All units of an operator, and the blocks of those who take over, of other partitions."""
     most = partitions_for(shards)
     whole = Block(first=0, count=most, of=most)
-    carriers = log.run(log.steps().carriers(segment.name))
+    carriers = log.carriers(segment.name)
     if any(child.of is None for child in carriers):
         raise BadInputError(
             "an earlier version began it, and did not record how its state lies",
@@ -130,10 +130,8 @@ def taken_back(log: SliceLog, stream: str, shards: int) -> tuple[Child, ...]:
     None if nothing was, or if their state lies in as many partitions: then shards are split and
     merged as ever.
     """
-    steps = log.steps()
-    before = log.run(steps.standing(stream, turned=False))
-    asked = log.run(steps.carriers(stream))
-    had, get = {child.of for child in before}, {child.of for child in asked}
+    before = log.run(log.steps().standing(stream, turned=False))
+    had, get = ({child.of for child in some} for some in (before, log.carriers(stream)))
     if len(before) != shards or None in had | get or had == get:
         return ()
     return tuple(before)
