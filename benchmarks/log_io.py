@@ -15,7 +15,6 @@ import functools
 import json
 import shutil
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +27,8 @@ from holdfast.deployment.slicefiles import content_digest
 from holdfast.profile.cpu import CpuMeter
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.log.wiring import begin_alone
-from holdfast.runtime.spark.io.native import NativeSource, write_natively
+from holdfast.runtime.spark.io.native import Asker, NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.start.session import start_session
@@ -113,14 +111,8 @@ class Slices:
             batching=Batching(one_epoch_per_batch=True),
         )
         if self.native:
-            source = NativeSource(
-                self.spark,
-                spec,
-                log=self.log,
-                watch=NoWatch(),
-                stopping=threading.Event(),
-                failed=lambda *_: None,
-            )
+            asker = Asker(log=self.log, failed=lambda *_: None)
+            source = NativeSource(self.spark, spec, asker)
             rows = source.batch_rows(self.spark, 0, number)
         else:
             clock = self.spark.range(number, number + 1, numPartitions=1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +19,9 @@ from holdfast.deployment.slicefiles import bytes_in, content_digest
 from holdfast.pipeline import Generator, Parquet, Pipeline, deploy
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
-from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.io.native import NativeSource, write_natively
+from holdfast.runtime.spark.io.native import Asker, NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, LogReader, ReaderSpec
 from holdfast.runtime.spark.start import daemon
@@ -175,11 +173,15 @@ def reading(log, schema, boundary=OUT[0], **told):
     )
 
 
+def source_of(spark, log, spec):
+    """What answers Java; nobody waits for it."""
+    asker = Asker(log=log, failed=lambda *_: None)
+    return NativeSource(spark, spec, asker)
+
+
 def native(spark, log, spec, number=0):
     """The rows of a batch as Java reads them."""
-    source = NativeSource(
-        spark, spec, log=log, watch=NoWatch(), stopping=threading.Event(), failed=lambda *_: None
-    )
+    source = source_of(spark, log, spec)
     try:
         return source.batch_rows(spark, 0, number).toArrow().to_pylist()
     finally:
@@ -245,14 +247,7 @@ def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path, rows):
     sizes = [bytes_in([file]) for file in files]
     assert len(sizes) > 2
     assert max(sizes) < 17 << 20
-    source = NativeSource(
-        spark,
-        reading(log, frame.schema, partitions=3),
-        log=log,
-        watch=NoWatch(),
-        stopping=threading.Event(),
-        failed=lambda *_: None,
-    )
+    source = source_of(spark, log, reading(log, frame.schema, partitions=3))
     whole = "text = repeat(lpad(string(id), 5, '0'), 20000)"
     told = source.batch_rows(spark, 0, 0).selectExpr(
         "count(DISTINCT id) AS ids", "count(*) AS rows", f"bool_and({whole}) AS same"
@@ -367,9 +362,7 @@ def test_reading_and_writing_leave_no_memory_behind(spark, tmp_path):
         )
         spec = reading(log, frame.schema, skips={0: {OUT[0].name: (1, 7)}})
         assert len(native(spark, log, spec)) == SOME - 2
-        source = NativeSource(
-            spark, spec, log=log, watch=NoWatch(), stopping=threading.Event(), failed=print
-        )
+        source = source_of(spark, log, spec)
         assert source.batch_rows(spark, 0, 0).limit(1).count() == 1
         source.close()
     assert allocator.getAllocatedMemory() <= before

@@ -13,7 +13,6 @@ import contextlib
 import itertools
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,11 +34,10 @@ from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.hashing import key_groups
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.frames.compile import read_frames
 from holdfast.runtime.spark.io.callbacks import each_batch
-from holdfast.runtime.spark.io.native import NativeSource
+from holdfast.runtime.spark.io.native import Asker, NativeSource
 from holdfast.runtime.spark.io.reader import TICK, InputSpec, ReaderSpec, task
 from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import unit_session
@@ -275,14 +273,8 @@ class _Feeder:
             self.source.close()
 
     def _native_source(self) -> _FedSource:
-        source = _FedSource(
-            self._replay.spark,
-            self._spec,
-            log=self._log,
-            watch=NoWatch(),
-            stopping=threading.Event(),
-            failed=lambda _, error: self._fail(error),
-        )
+        asker = Asker(log=self._log, failed=lambda _, error: self._fail(error))
+        source = _FedSource(self._replay.spark, self._spec, asker)
         source.feed = self._feed
         return source
 

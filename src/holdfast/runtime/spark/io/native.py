@@ -13,6 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +23,7 @@ from holdfast.deployment import Boundary
 from holdfast.deployment.slicefiles import SliceFile, slice_file
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import files_on
-from holdfast.runtime.log.watch import Watch
+from holdfast.runtime.log.watch import NoWatch, Watch
 from holdfast.runtime.spark.io.callbacks import java_class, start_callbacks
 from holdfast.runtime.spark.io.publish import Written, synced
 from holdfast.runtime.spark.io.reader import (
@@ -37,23 +38,25 @@ from holdfast.runtime.spark.io.reader import (
 FORMAT = "holdfast.SliceSource"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """On whose behalf Java asks what to read."""
+
+    log: SliceLog
+    failed: Callable[[int, BaseException], None]
+    """Told which batch could not be planned, and why: Spark only knows that."""
+    watch: Watch = field(default_factory=NoWatch)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when it is to stop."""
+
+
 class NativeSource:
     """The inputs of one query, planned here and read by Java."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        spec: ReaderSpec,
-        *,
-        log: SliceLog,
-        watch: Watch,
-        stopping: threading.Event,
-        failed: Callable[[int, BaseException], None],
-    ) -> None:
-        """`failed` is told which batch could not be planned, and why: Spark only knows that."""
+    def __init__(self, spark: SparkSession, spec: ReaderSpec, asker: Asker) -> None:
         self.asked_at = 0.0
         """When Spark last asked what to read, wall-clock seconds: it is ready then."""
-        self.serve(spec, log=log, watch=watch, stopping=stopping, failed=failed)
+        self.serve(spec, asker)
         self._planning = threading.Lock()
         """Spark may ask for several inputs at once; the reader is for one thread."""
         self._name = f"{spec.unit}-{spec.generation}-{uuid.uuid4().hex}"
@@ -61,19 +64,12 @@ class NativeSource:
         start_callbacks(spark)
         self._planners.put(self._name, self)
 
-    def serve(
-        self,
-        spec: ReaderSpec,
-        *,
-        log: SliceLog,
-        watch: Watch,
-        stopping: threading.Event,
-        failed: Callable[[int, BaseException], None],
-    ) -> None:
+    def serve(self, spec: ReaderSpec, asker: Asker) -> None:
         """Answer for this unit; to be called before its query is started."""
         self._spec = spec
-        self._reader = LogReader(spec, log=log, watch=_NodeWait(watch, stopping))
-        self._failed = failed
+        waiting = _NodeWait(asker.watch, asker.stopping)
+        self._reader = LogReader(spec, log=asker.log, watch=waiting)
+        self._failed = asker.failed
 
     def rows(self, spark: SparkSession, index: int) -> DataFrame:
         """An input as a streaming frame; with a column that only ticks have, if there are any."""

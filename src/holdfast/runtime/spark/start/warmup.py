@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 import time
 import uuid
 from pathlib import Path
@@ -23,10 +22,9 @@ from holdfast.deployment import Boundary
 from holdfast.runtime.log.batching import Batching
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.log.slices import write_slice_file
-from holdfast.runtime.log.watch import NoWatch
 from holdfast.runtime.log.wiring import begin_alone
 from holdfast.runtime.spark.frames.compile import read_frames
-from holdfast.runtime.spark.io.native import NativeSource, write_natively
+from holdfast.runtime.spark.io.native import Asker, NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import keyed, write_files
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.native import side_of
@@ -98,14 +96,8 @@ def _run(spark: SparkSession, root: Path, *, stateful: bool, native: bool) -> No
 
 
 def _native_source(spark: SparkSession, spec: ReaderSpec, log: SliceLog) -> NativeSource:
-    return NativeSource(
-        spark,
-        spec,
-        log=log,
-        watch=NoWatch(),
-        stopping=threading.Event(),
-        failed=_expected_end,
-    )
+    asker = Asker(log=log, failed=_expected_end)
+    return NativeSource(spark, spec, asker)
 
 
 def _expected_end(number: int, error: BaseException) -> None:

@@ -30,7 +30,7 @@ from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.promise import Promise, promise_of
 from holdfast.runtime.spark.units.share import Share, share_of
-from holdfast.runtime.spark.units.side import Side, choose_side
+from holdfast.runtime.spark.units.side import NativeSide, Side, asker_of, choose_side
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 from holdfast.streams.records import Skip
@@ -61,6 +61,11 @@ class PlannedQuery:
         writer = each_batch(self.frame.writeStream, self.frame.sparkSession, batch)
         place = checkpoint.address("")
         return writer.outputMode(self.mode).option("checkpointLocation", place)
+
+    @property
+    def adoptable(self) -> bool:
+        """Whether it can become another unit's: Python's workers know whose they are."""
+        return isinstance(self.side, NativeSide)
 
     def close(self) -> None:
         """To be called when the query has ended, or is not to be."""
@@ -157,9 +162,10 @@ def adopt(
         heed_repairs=heed_repairs,
     )
     same = context.segment == draft.segment and share.ranks == known.groups
-    side = draft.side.adopt(context, spec, stopping=stopping, failed=failed) if same else None
-    if side is None:
+    if not same or not isinstance(draft.side, NativeSide):
         return None
+    asker = asker_of(context, stopping=stopping, failed=failed)
+    side = draft.side.adopt(context, spec, asker)
     return replace(draft, spec=spec, skips=skips, share=share, side=side)
 
 

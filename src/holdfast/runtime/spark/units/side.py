@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.runtime.spark.frames.compile import Rows, python_rows
-from holdfast.runtime.spark.io.native import NativeSource, write_natively
+from holdfast.runtime.spark.io.native import Asker, NativeSource, write_natively
 from holdfast.runtime.spark.io.publish import (
     Written,
     collect_files,
@@ -30,9 +30,6 @@ from holdfast.storage import Storage
 
 class Side(Protocol):
     """Reading and writing of one query."""
-
-    adopts: ClassVar[bool]
-    """Whether its query can become that of another unit."""
 
     @property
     def rows(self) -> Rows:
@@ -54,17 +51,6 @@ class Side(Protocol):
         """When Spark was ready for the batch in hand, wall-clock seconds."""
         ...
 
-    def adopt(
-        self,
-        context: UnitContext,
-        spec: ReaderSpec,
-        *,
-        stopping: threading.Event,
-        failed: Callable[[int, BaseException], None],
-    ) -> Side | None:
-        """The same for another unit, in place of this one; None: that cannot be."""
-        ...
-
     def close(self) -> None:
         """To be called when the query has ended."""
         ...
@@ -82,17 +68,21 @@ def choose_side(
     """Java where it can be had. `failed` is told which batch could not be planned, and why."""
     if side_of(spark) == "python":
         return PythonSide(context=context, spec=spec, checkpoint=checkpoint)
-    source = NativeSource(
-        spark, spec, log=context.log, watch=context.watch, stopping=stopping, failed=failed
-    )
-    return NativeSide(context=context, source=source)
+    asker = asker_of(context, stopping=stopping, failed=failed)
+    return NativeSide(context=context, source=NativeSource(spark, spec, asker))
+
+
+def asker_of(
+    context: UnitContext, *, stopping: threading.Event, failed: Callable[[int, BaseException], None]
+) -> Asker:
+    """A unit, as Java asks for it."""
+    return Asker(log=context.log, watch=context.watch, stopping=stopping, failed=failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSide:
     """Python workers read, wait and write."""
 
-    adopts: ClassVar[bool] = False
     context: UnitContext
     spec: ReaderSpec
     checkpoint: Storage
@@ -123,17 +113,6 @@ class PythonSide:
     def ready_at(self) -> float:
         return self.context.wall.now()
 
-    def adopt(
-        self,
-        context: UnitContext,  # noqa: ARG002 - as everywhere
-        spec: ReaderSpec,  # noqa: ARG002
-        *,
-        stopping: threading.Event,  # noqa: ARG002
-        failed: Callable[[int, BaseException], None],  # noqa: ARG002
-    ) -> Side | None:
-        """What workers are told is part of the query."""
-        return None
-
     def close(self) -> None:
         """Workers are Spark's."""
 
@@ -142,7 +121,6 @@ class PythonSide:
 class NativeSide:
     """Java reads and writes; this process decides what, and waits."""
 
-    adopts: ClassVar[bool] = True
     context: UnitContext
     source: NativeSource
 
@@ -167,18 +145,9 @@ class NativeSide:
     def ready_at(self) -> float:
         return self.source.asked_at
 
-    def adopt(
-        self,
-        context: UnitContext,
-        spec: ReaderSpec,
-        *,
-        stopping: threading.Event,
-        failed: Callable[[int, BaseException], None],
-    ) -> Side | None:
-        """Java asks for what it is to read, whoever answers."""
-        self.source.serve(
-            spec, log=context.log, watch=context.watch, stopping=stopping, failed=failed
-        )
+    def adopt(self, context: UnitContext, spec: ReaderSpec, asker: Asker) -> NativeSide:
+        """The same for another unit, in place of this one: Java asks, whoever answers."""
+        self.source.serve(spec, asker)
         return NativeSide(context=context, source=self.source)
 
     def close(self) -> None:

@@ -394,7 +394,7 @@ class SparkUnit:
             files = StateFiles(checkpoint)
             files.scan()
             self.progress.tell(state_bytes=files.restore_bytes)
-        drafts = self._planned.side.adopts and number % DRAFT_EVERY == DRAFT_EVERY - 1
+        drafts = self._planned.adoptable and number % DRAFT_EVERY == DRAFT_EVERY - 1
         if self._chores.take("draft", due=drafts):
             self._drafts.ask(context.name, lambda: self._plan_for({}))
         context.crash.at("before-commit", context.name, number)
