@@ -1,7 +1,10 @@
 """Trials on real processes: what a figure of a paper asks of this machine can be measured."""
 
+from dataclasses import replace
+
 import pytest
 
+from holdfast.reproduce import spate
 from holdfast.reproduce.ppa_runs import APP, HOMES, OPERATORS
 from holdfast.testing.trial_runs import run_trial
 from holdfast.testing.trials import Trial
@@ -36,3 +39,12 @@ def test_a_catch_up_is_measured(tmp_path):
     assert found.catch_up_input_s is not None
     assert found.catch_up_s > 0
     assert found.catch_up_input_s >= 10.0
+
+
+def test_a_restart_after_a_scaling_is_measured(tmp_path):
+    """Nobody reads the log while all processes begin anew, and it is trimmed meanwhile."""
+    trial = replace(spate.trial_of(200), scales=(("count", 2),), kills=(("count",),), restarts=1)
+    found = run_trial(trial, tmp_path)
+    assert [shards for shards, _, _ in found.handovers] == [2]
+    assert all(found.delays[name] for name in trial.watched)
+    assert len(found.recovery) == len(found.restarts) == 1

@@ -193,7 +193,7 @@ class _Bench:
             return time.monotonic() - began >= self.trial.watch_s
 
         self._until(look)
-        self._note()
+        self._noted_all()
         return Traffic(
             seconds=time.monotonic() - began,
             acks_bytes=acks,
@@ -235,7 +235,7 @@ class _Bench:
             usual_s = self._interval(segment) * self.deployment.epoch_s
             handovers.append((shards, asked - began, max(0.0, max(pauses) - usual_s)))
             self.settle()
-        self._note()
+        self._noted_all()
         found = {
             name: tuple((due - began, late) for due, late in each)
             for name, each in self._delays.items()
@@ -257,6 +257,11 @@ class _Bench:
                     due = self._due(items[-1], name)
                     self._delays.setdefault(name, []).append((due, max(0.0, max(times) - due)))
                 self._noted[name] = end
+
+    def _noted_all(self) -> None:
+        """Take the rest down and note no more: nobody looks while all of it is restarted."""
+        self._note()
+        self._noted = {}
 
     def catch_up(self) -> Measured:
         """How long the last watched segment takes for all that waits."""
