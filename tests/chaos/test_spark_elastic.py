@@ -72,12 +72,12 @@ def test_units_with_followers_are_rescaled_and_lost(tmp_path):
 
 DEALT = (
     Fault(at_s=3, kind="scale", target="rows", text="3"),
-    Fault(at_s=8, kind="kill", target="leader:rows"),
+    Fault(at_s=8, kind="kill"),
     Fault(at_s=12, kind="scale", target="count", text="2"),
-    Fault(at_s=14, kind="kill", target="leader:count"),
+    Fault(at_s=14, kind="kill"),
     Fault(at_s=18, kind="coordinator"),
     Fault(at_s=20, kind="scale", target="rows", text="1"),
-    Fault(at_s=24, kind="kill", target="leader:rows"),
+    Fault(at_s=24, kind="kill"),
 )
 FILES, LINES = 600, 5
 
