@@ -83,12 +83,19 @@ class Replication:
             )
 
     def left_behind(self, record: UnitRecord, told: UnitReport) -> str | None:
-        """Why a follower is given up, None if it is not: not before it has made a batch."""
-        if told.leads or record.leads or told.batch < 0:
+        """Why a follower is given up, None if it is not: not before it has made a batch.
+
+        Nor for what it was behind at best: its leader went so far while it started, and would do so
+        again, so that a clone would never live long enough to catch up.
+        """
+        vitals = self._signs.units.get(str(record.unit))
+        if vitals is None or told.leads or record.leads or told.batch < 0:
             return None
         batches = [report.batch for report in self._reports(self._units.partners(record.unit))]
-        behind = max(batches, default=told.batch) - told.batch
-        if behind <= self._policy.follower_batches:
+        behind = max(0, max(batches, default=told.batch) - told.batch)
+        least = behind if vitals.least_behind is None else min(behind, vitals.least_behind)
+        vitals.least_behind = least
+        if behind - least <= self._policy.follower_batches:
             return None
         return f"{behind} batches behind its leader"
 

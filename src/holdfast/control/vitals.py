@@ -44,6 +44,8 @@ class UnitVitals:
     rate_out: float = 0.0
     preparing_since: float | None = None
     """Since when a unit that ran says that it is starting."""
+    least_behind: int | None = None
+    """Of a follower: how few batches it has been behind its leader; None: it has made none."""
 
     def prepare(self, limit_s: float, now: float, doing: str | None = None) -> None:
         """It is not stalled, only busy, unless that takes too long."""

@@ -114,7 +114,7 @@ class Policy:
     rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Settings of the rules that judge paths, by rule and field; the others have their defaults."""
     follower_batches: int = 48
-    """A follower further behind its leader is started again from a clone."""
+    """A follower that has fallen back behind its leader by more is started again from a clone."""
     tentative: Tentative = field(default_factory=Tentative)
     rejoin_s: float = 2.0
     """How long a lost replica stays away while another one goes on: its start takes the processor,
