@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._stream_common import end_on_terminate, scratch
+from holdfast.clock import SystemClock
 from holdfast.control.client import ControlClient
 from holdfast.deployment import Deployment
 from holdfast.pipeline import Pipeline, deploy, load_pipeline
@@ -123,7 +124,7 @@ def make_contenders(
     request = PlanRequest(
         statistics=measured, max_recovery=recovery, max_latency=latency, max_replicas=0
     )
-    plan = plan_topology(pipeline.topology(), request, method="joint")
+    plan = plan_topology(pipeline.topology(), request, clock=SystemClock(), method="joint")
     if not isinstance(plan, JointPlan) or not plan.feasible:
         raise SystemExit(f"no joint plan: {plan.note}")
     extremes = {NEVER: deploy(pipeline), EVERYWHERE: deploy(pipeline, cuts="all")}

@@ -226,15 +226,18 @@ def _plan(
     teller: _Teller, topology: Topology, statistics: Statistics, bounds: Mapping[str, float]
 ) -> JointPlan:
     """The cheapest plan within the bounds, or within the nearest that can be kept."""
+    from holdfast.clock import SystemClock
     from holdfast.draw import draw_text
     from holdfast.plan import JointPlan
     from holdfast.planners.interface import PlanRequest
     from holdfast.planners.planning import plan_topology
 
+    clock = SystemClock()
+
     def ask(asked: Mapping[str, float]) -> JointPlan:
         # It runs on one node, where a follower would have no place of its own.
         request = PlanRequest(statistics=statistics, max_replicas=0, **asked)  # type: ignore[arg-type]
-        found = plan_topology(topology, request, method="joint", time_limit_s=10.0)
+        found = plan_topology(topology, request, clock=clock, method="joint", time_limit_s=10.0)
         if not isinstance(found, JointPlan):
             raise TypeError("not a joint plan")
         return found

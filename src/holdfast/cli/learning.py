@@ -297,11 +297,12 @@ def replanned(promised: Promised, learned: Learned, *, say: Say, another: str) -
 
 def _planned(promised: Promised, request: PlanRequest) -> JointPlan | None:
     """A plan that keeps the bounds, on more nodes if it takes them; None: there is none."""
+    from holdfast.clock import SystemClock
     from holdfast.plan import JointPlan
     from holdfast.planners.planning import plan_topology
 
     for asked in (request, replace(request, nodes=None)):
-        found = plan_topology(promised.topology, asked, method="joint")
+        found = plan_topology(promised.topology, asked, clock=SystemClock(), method="joint")
         if isinstance(found, JointPlan) and found.feasible:
             # State stays in the partitions that it is in.
             same = promised.plan

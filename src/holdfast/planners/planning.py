@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from holdfast.clock import Clock, SystemClock
+from holdfast.clock import Clock
 from holdfast.errors import BadInputError
 from holdfast.plan import JointPlan, Plan
 from holdfast.planners.interface import Planner, PlanRequest, Progress, Solve, Sweep
@@ -187,12 +187,12 @@ def plan_topology(
     topology: Topology,
     request: PlanRequest | None = None,
     *,
+    clock: Clock,
     method: str = "ftc",
     time_limit_s: float | None = 30.0,
     seed: int = 0,
 ) -> Plan:
     """Plan a topology from Python, as `holdfast plan` does."""
-    clock = SystemClock()
     solve = make_solve(clock, time_limit_s=time_limit_s, seed=seed)
     planner = find_planner(method)
     topology, request = as_measured(planner, topology, request or PlanRequest())

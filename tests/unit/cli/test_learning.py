@@ -23,6 +23,7 @@ from holdfast.cli.learning import (
     told_by,
 )
 from holdfast.cli.profiles import Grounds
+from holdfast.clock import SystemClock
 from holdfast.control.status import RunView
 from holdfast.errors import BadInputError
 from holdfast.learning.samples import Learned, Recovery, Seen, Told
@@ -55,7 +56,7 @@ STATISTICS = Statistics(
 @pytest.fixture
 def plan():
     request = PlanRequest(statistics=STATISTICS, max_recovery=6.0, max_replicas=0)
-    return plan_topology(WORDS, request, method="joint")
+    return plan_topology(WORDS, request, clock=SystemClock(), method="joint")
 
 
 def faster(factor):
@@ -393,7 +394,7 @@ def test_other_cuts_are_said_with_what_they_take():
     split = OperatorStatistics(input_rate=Measure(value=1000.0, samples=9))
     known = replace(STATISTICS, operators={**STATISTICS.operators, "split": split})
     request = PlanRequest(statistics=known, max_recovery=6.0, max_replicas=0, required=("split",))
-    before = plan_topology(topology, request, method="joint")
+    before = plan_topology(topology, request, clock=SystemClock(), method="joint")
     assert "split" in before.boundaries
     said = []
     promised = Promised(plan=before, topology=topology, statistics=known)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from holdfast.clock import SystemClock
 from holdfast.errors import BadInputError
 from holdfast.planners.interface import PlanRequest
 from holdfast.planners.planning import plan_topology
@@ -108,8 +109,12 @@ def test_ftc_counts_the_restart_in_the_bound_and_in_every_latency():
     """The same backups as with the restart taken off the bound; latencies that include it."""
     facts = measured(topology(), STATS)
     both = facts.restart_s + sum(op.reprocess_time for op in facts.topology.operators)
-    with_stats = plan_topology(topology(), PlanRequest(max_recovery=both * 0.95, statistics=STATS))
-    bare = plan_topology(facts.topology, PlanRequest(max_recovery=both * 0.95 - facts.restart_s))
+    with_stats = plan_topology(
+        topology(), PlanRequest(max_recovery=both * 0.95, statistics=STATS), clock=SystemClock()
+    )
+    bare = plan_topology(
+        facts.topology, PlanRequest(max_recovery=both * 0.95 - facts.restart_s), clock=SystemClock()
+    )
     assert with_stats.backups == bare.backups != ()
     for name, value in bare.recovery_latency.items():
         assert with_stats.recovery_latency[name] == pytest.approx(value + facts.restart_s)
@@ -118,7 +123,9 @@ def test_ftc_counts_the_restart_in_the_bound_and_in_every_latency():
 
 def test_a_bound_below_the_restart_is_infeasible():
     """Nothing that is logged makes a node start sooner."""
-    plan = plan_topology(topology(), PlanRequest(max_recovery=0.5, statistics=STATS))
+    plan = plan_topology(
+        topology(), PlanRequest(max_recovery=0.5, statistics=STATS), clock=SystemClock()
+    )
     assert not plan.feasible
     assert "restart" in plan.note
 
@@ -126,12 +133,16 @@ def test_a_bound_below_the_restart_is_infeasible():
 def test_fastrecover_takes_the_measured_costs():
     """Its overhead is a share of real CPU time: a pipeline ten times as dear cannot do better."""
     request = PlanRequest(max_overhead=0.5, statistics=STATS)
-    cheap = plan_topology(topology(failure_rate=0.01), request, method="fastrecover")
+    cheap = plan_topology(
+        topology(failure_rate=0.01), request, method="fastrecover", clock=SystemClock()
+    )
     dear = replace(
         MACHINE, slice_write=Affine(fixed=Measure(value=0.07), per_byte=Measure(value=1e-7))
     )
     other = replace(request, statistics=replace(STATS, machine=dear))
-    worse = plan_topology(topology(failure_rate=0.01), other, method="fastrecover")
+    worse = plan_topology(
+        topology(failure_rate=0.01), other, method="fastrecover", clock=SystemClock()
+    )
     assert cheap.feasible
     assert worse.feasible
     assert worse.expected_recovery_time > cheap.expected_recovery_time
