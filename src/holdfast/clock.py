@@ -7,7 +7,6 @@ simulator use `ManualClock`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 
@@ -44,11 +43,3 @@ class ManualClock:
         if seconds < 0:
             raise ValueError("a clock cannot run backwards")
         self._now += seconds
-
-
-def deadline(clock: Clock, seconds: float | None) -> Callable[[], bool]:
-    """A function that says whether `seconds` from now have passed (never, for None)."""
-    if seconds is None:
-        return lambda: False
-    end = clock.now() + seconds
-    return lambda: clock.now() >= end

@@ -86,11 +86,6 @@ class TaskGraph:
         bounds, links = self._incoming
         return links[bounds[task] : bounds[task + 1]]
 
-    def outgoing(self, task: int) -> IntArray:
-        """Positions of the links out of a task."""
-        bounds, links = self._outgoing
-        return links[bounds[task] : bounds[task + 1]]
-
     @cached_property
     def is_source(self) -> NDArray[np.bool_]:
         return np.asarray(np.bincount(self.link_target, minlength=self.size) == 0)
