@@ -29,7 +29,7 @@ from holdfast.planners.fastrecover.frequencies import Rule, charge
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ChainTables:
-    """Per segment its K, a, b and cap (see `SegmentCost`); D per head."""
+    """Per segment its K, a, b and cap (see `Partition`); D per head."""
 
     order: IntArray
     """Position along the chain to operator."""

@@ -150,42 +150,6 @@ def checkpoint_model(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentCost:
-    """The four numbers a segment's cost is made of, at any frequency eta.
-
-    Expected recovery time is `fixed + replay / eta`, overhead is `save + write * eta`.
-    """
-
-    fixed: float
-    """K: state loaded (and accesses made) per failure, weighted by failure rates."""
-    replay: float
-    """a: input read back and replayed per time unit of interval, weighted by failure rates."""
-    write: float
-    """b: time of one checkpoint of all its operators."""
-    save: float
-    """D: time per time unit to save the heads' input."""
-    max_frequency: float
-
-    def recovery(self, frequency: float) -> float:
-        return self.fixed + quotient(self.replay, frequency)
-
-    def overhead(self, frequency: float) -> float:
-        return self.save + product(self.write, frequency)
-
-
-def quotient(amount: float, frequency: float) -> float:
-    """`amount / frequency` where nothing to replay takes no time, however rare the checkpoints."""
-    if amount == 0.0 or np.isinf(frequency):
-        return 0.0
-    return amount / frequency if frequency > 0 else float("inf")
-
-
-def product(amount: float, frequency: float) -> float:
-    """`amount * frequency` where nothing to write takes no time, however frequent."""
-    return amount * frequency if amount else 0.0
-
-
 def segments_of(model: CheckpointModel, anchors: BoolArray) -> tuple[IntArray, int]:
     """Per operator its segment, numbered by first operator in topological order; and how many.
 
@@ -318,7 +282,11 @@ def bits(mask: int) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Partition:
-    """One set of anchors with everything its cost depends on except frequencies."""
+    """One set of anchors with everything its cost depends on except frequencies.
+
+    At frequency eta a segment's expected recovery time is `fixed + replay / eta`, its overhead
+    `save + write * eta`.
+    """
 
     model: CheckpointModel
     anchors: BoolArray
@@ -326,24 +294,20 @@ class Partition:
     """Per operator its segment."""
     exposure: Exposure
     fixed: FloatArray
-    """Per segment, as in `SegmentCost`."""
+    """K, per segment like those below: state loaded (and accesses made) per failure, weighted by
+    failure rates.
+    """
     replay: FloatArray
+    """a: input read back and replayed per time unit of interval, weighted by failure rates."""
     write: FloatArray
+    """b: time of one checkpoint of all its operators."""
     save: FloatArray
+    """D: time per time unit to save the heads' input."""
     max_frequency: FloatArray
 
     @property
     def size(self) -> int:
         return len(self.fixed)
-
-    def segment(self, number: int) -> SegmentCost:
-        return SegmentCost(
-            fixed=float(self.fixed[number]),
-            replay=float(self.replay[number]),
-            write=float(self.write[number]),
-            save=float(self.save[number]),
-            max_frequency=float(self.max_frequency[number]),
-        )
 
 
 def partition(model: CheckpointModel, anchors: BoolArray) -> Partition:
@@ -418,7 +382,7 @@ class Configuration:
 
 
 def divide(amount: FloatArray, frequency: FloatArray) -> FloatArray:
-    """`quotient` for arrays."""
+    """`amount / frequency` where nothing to replay takes no time, however rare the checkpoints."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((amount == 0) | np.isinf(frequency), 0.0, amount / frequency)
 

@@ -58,7 +58,7 @@ class Rule:
 
 
 class Costs(Protocol):
-    """Per segment, the numbers of `SegmentCost` as arrays."""
+    """Per segment, the numbers of a `Partition`."""
 
     @property
     def fixed(self) -> FloatArray: ...

@@ -28,7 +28,6 @@ from holdfast.planners.fastrecover.frequencies import (
     Goal,
     Rule,
     allocate,
-    charge,
     measures,
     natural,
 )
@@ -98,11 +97,6 @@ class Problem:
             objective=found.objective(self.goal),
             frequency=found.frequency[parts.label],
         )
-
-    def priced(self, parts: Partition, price: float) -> float:
-        """Recovery + price * overhead of a partition at its best frequencies."""
-        paid = charge(parts.replay, parts.write, parts.max_frequency, price, self.rule)
-        return float((parts.fixed + price * parts.save + paid).sum())
 
     def safest(self) -> BoolArray:
         """The anchors that meet the goal if any do.
