@@ -7,6 +7,7 @@ that kind, and is added on purpose, or goes through `holdfast.storage`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -24,8 +25,19 @@ SINK = "what a user's sinks hold, outside the run directory"
 CONTROL = "the coordinator's own: one writer, and a secret of its owner's"
 APART = "breaks or checks what the storage holds, so must not go through it"
 FAKE = "a host for tests that has a folder of its own, and must not wait for a disk"
+TASK = "slice files and checkpoints in Spark's tasks, at an address that the storage gave"
 REASONS = {INPUT, MACHINE, SINK, CONTROL, APART, FAKE}
 
+# The same of Java: only what Spark's tasks write and read by an address of the storage, see
+# docs/decisions/0008-one-storage.md, and the program that packs the classes.
+JAVA = {
+    "Build.java": MACHINE,
+    "holdfast/Held.java": TASK,
+    "holdfast/LocalFiles.java": TASK,
+    "holdfast/SliceFile.java": TASK,
+    "holdfast/SliceMessages.java": TASK,
+    "holdfast/SliceWriter.java": TASK,
+}
 # The storage itself, and a model of it that has a memory and no files.
 APART_FROM_FILES = {SRC / "storage", SRC / "testing" / "hands"}
 LISTED = {
@@ -80,7 +92,7 @@ LISTED = {
         MACHINE,
     ),
     "runtime/launch/run.py": ("shutil.rmtree unlink", MACHINE),
-    "runtime/node/__main__.py": ("mkdir", MACHINE),
+    "runtime/node/__main__.py": ("logging.handlers.RotatingFileHandler mkdir", MACHINE),
     "runtime/node/processes.py": ("open", MACHINE),
     "runtime/node/program.py": ("mkdir touch", MACHINE),
     "runtime/spark/check_app.py": ("os.fdopen tempfile.TemporaryDirectory", MACHINE),
@@ -152,8 +164,14 @@ LISTED = {
         "is_dir is_file iterdir pyarrow.parquet.read_table read_bytes read_text sqlite3.connect",
         APART,
     ),
-    "verify/slice_log.py": ("OSFile glob is_dir is_file iterdir read_bytes read_text", APART),
-    "verify/tentative.py": ("is_dir is_file iterdir sqlite3.connect", APART),
+    "verify/slice_log.py": (
+        "glob is_dir is_file iterdir pyarrow.OSFile read_bytes read_text",
+        APART,
+    ),
+    "verify/tentative.py": (
+        "is_dir is_file iterdir pyarrow.parquet.read_metadata sqlite3.connect",
+        APART,
+    ),
 }
 
 PATH_METHODS = {
@@ -188,16 +206,22 @@ PATH_METHODS = {
 OS_FUNCTIONS = {
     "access",
     "chmod",
+    "chown",
     "copy_file_range",
+    "fdatasync",
     "fdopen",
     "fstat",
     "fsync",
+    "ftruncate",
     "link",
     "listdir",
     "lstat",
     "makedirs",
     "mkdir",
+    "mkfifo",
     "open",
+    "posix_fallocate",
+    "readlink",
     "remove",
     "removedirs",
     "rename",
@@ -205,7 +229,9 @@ OS_FUNCTIONS = {
     "replace",
     "rmdir",
     "scandir",
+    "sendfile",
     "stat",
+    "statvfs",
     "symlink",
     "truncate",
     "unlink",
@@ -224,23 +250,66 @@ OF_PATHS_ALONE = {
     "write_text",
 }
 """Methods that nothing else has: to hand one on is to use it."""
-OS_PATH_FUNCTIONS = {"exists", "getmtime", "getsize", "isdir", "isfile", "lexists", "samefile"}
+OS_PATH_FUNCTIONS = {
+    "exists",
+    "getatime",
+    "getctime",
+    "getmtime",
+    "getsize",
+    "isdir",
+    "isfile",
+    "islink",
+    "lexists",
+    "samefile",
+}
 FUNCTIONS = {
     "os": OS_FUNCTIONS,
     "os.path": OS_PATH_FUNCTIONS,
-    "pyarrow.parquet": {"ParquetFile", "ParquetWriter", "read_table", "write_table"},
+    "pyarrow": {"OSFile", "input_stream", "memory_map", "output_stream"},
+    "pyarrow.parquet": {
+        "ParquetDataset",
+        "ParquetFile",
+        "ParquetWriter",
+        "read_metadata",
+        "read_pandas",
+        "read_schema",
+        "read_table",
+        "write_metadata",
+        "write_table",
+        "write_to_dataset",
+    },
     "io": {"FileIO", "open"},
-    "numpy": {"fromfile", "load", "memmap", "save", "savez"},
+    "logging": {"FileHandler"},
+    "logging.handlers": {
+        "RotatingFileHandler",
+        "TimedRotatingFileHandler",
+        "WatchedFileHandler",
+    },
+    "numpy": {"fromfile", "genfromtxt", "load", "loadtxt", "memmap", "save", "savetxt", "savez"},
 }
 """Modules some of whose functions touch files."""
 MODULES = {
+    "bz2",
+    "codecs",
+    "dbm",
     "fcntl",
+    "fileinput",
     "glob",
+    "gzip",
+    "linecache",
+    "lzma",
     "mmap",
+    "posix",
+    "pyarrow.csv",
     "pyarrow.dataset",
+    "pyarrow.feather",
     "pyarrow.fs",
+    "pyarrow.json",
+    "pyarrow.orc",
+    "shelve",
     "shutil",
     "sqlite3",
+    "tarfile",
     "tempfile",
 }
 """Modules all of whose functions do."""
@@ -351,6 +420,19 @@ def test_only_those_listed_touch_files():
     assert gone == {}, "no longer done: take it off the list"
 
 
+def test_only_those_listed_touch_files_in_java():
+    """Classes outside Python see files where the storage says so, and nowhere else."""
+    folder = SRC / "runtime" / "spark" / "java"
+    found = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.java")
+        if re.search(
+            r"java\.(io\.(File|RandomAccess)|nio\.(file|channels\.File))", path.read_text()
+        )
+    }
+    assert found == set(JAVA)
+
+
 def test_every_entry_says_why():
     """One of the reasons there are, so that the list shows what kinds of files there are."""
     assert {why for _, why in LISTED.values()} == REASONS
@@ -393,6 +475,15 @@ def test_every_entry_says_why():
         ("replace(record, number=1)", set()),
         ("self._host.open()", set()),
         ("pa.memory_map(path)", {"memory_map"}),
+        ("import pyarrow.parquet as pq; pq.read_metadata(f)", {"pyarrow.parquet.read_metadata"}),
+        ("import pyarrow.feather as f; f.write_feather(t, p)", {"pyarrow.feather.write_feather"}),
+        ("import os; os.ftruncate(file, 0)", {"os.ftruncate"}),
+        ("import os; os.path.islink(a)", {"os.path.islink"}),
+        ("import gzip; gzip.open(a)", {"gzip.open"}),
+        (
+            "import logging.handlers; logging.handlers.RotatingFileHandler(p)",
+            {"logging.handlers.RotatingFileHandler"},
+        ),
     ],
 )
 def test_the_list_sees_what_touches_files(line, found):
