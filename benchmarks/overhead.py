@@ -331,7 +331,8 @@ def _processes(system: System) -> dict[str, float]:
             with contextlib.suppress(psutil.Error):
                 process = psutil.Process(pid)
                 memory += process.memory_info().rss / 1e6
-                workers += any(daemon.__name__ in word for word in process.cmdline())
+                # As a word of its own: Java is told the name in a setting.
+                workers += daemon.__name__ in process.cmdline()
     return {"memory_mb": memory, "workers": workers}
 
 
