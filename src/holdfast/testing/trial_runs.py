@@ -136,7 +136,10 @@ class _Bench:
 
         self.run.wait_for(warm, DEADLINE_S, "the start")
         first = {segment: self._newest(segment) for segment in self.trial.watched}
-        self._until(lambda: all(self._keeps_up(name, number) for name, number in first.items()))
+        self._until(
+            lambda: all(self._keeps_up(name, number) for name, number in first.items()),
+            "keeping up; is the machine busy with other work?",
+        )
         self.run.wait_for(warm, DEADLINE_S, "settling")
 
     def cpu(self) -> dict[str, float]:
@@ -144,7 +147,7 @@ class _Bench:
         nodes = {segment: self._node(segment) for segment in self.trial.watched}
         before, began = {name: self._used(node) for name, node in nodes.items()}, time.monotonic()
         end = began + self.trial.cpu_s
-        self._until(lambda: time.monotonic() >= end)
+        self._until(lambda: time.monotonic() >= end, "the end of measuring its processor time")
         took = time.monotonic() - began
         return {name: (self._used(node) - before[name]) / took for name, node in nodes.items()}
 
@@ -165,7 +168,7 @@ class _Bench:
                     found[segment] = back
             return len(found) == len(hit)
 
-        self._until(all_back)
+        self._until(all_back, "a slice after a kill")
         return found
 
     def watch(self) -> Traffic:
@@ -192,7 +195,7 @@ class _Bench:
             most = max(most, sum(sum(log.store.sizes(name).values()) for name in kept))
             return time.monotonic() - began >= self.trial.watch_s
 
-        self._until(look)
+        self._until(look, "the end of watching")
         self._noted_all()
         return Traffic(
             seconds=time.monotonic() - began,
@@ -217,7 +220,7 @@ class _Bench:
             found.extend([] if back is None else [back])
             return bool(found)
 
-        self._until(is_back)
+        self._until(is_back, "a slice after a restart")
         self.settle()
         return found[0]
 
@@ -230,7 +233,7 @@ class _Bench:
             asked = time.time()
             put = rescale(log, self.deployment.segment(segment), shards, reason="a trial")
             announce(log, put)
-            self._until(partial(self._handed_over, put))
+            self._until(partial(self._handed_over, put), "a handover")
             pauses = [done.pause_s for change in put if (done := outcome(log, change))]
             usual_s = self._interval(segment) * self.deployment.epoch_s
             handovers.append((shards, asked - began, max(0.0, max(pauses) - usual_s)))
@@ -267,7 +270,7 @@ class _Bench:
         """How long the last watched segment takes for all that waits."""
         segment = self.trial.watched[-1]
         unit = self._unit(segment)
-        self._until(lambda: self.log.range(unit, 0) is not None)
+        self._until(lambda: self.log.range(unit, 0) is not None, "a first range")
         first = self.log.need_range(unit, 0)
         began = self.log.put_time(first)
         seen: list[Slice] = []
@@ -280,7 +283,7 @@ class _Bench:
                     return True
             return False
 
-        self._until(is_level)
+        self._until(is_level, "catching up")
         ended = self.log.put_time(seen[-1])
         if began is None or ended is None:
             raise CheckFailedError(f"{unit}: the times of its records are not known")
@@ -359,10 +362,11 @@ class _Bench:
         spent = [psutil.Process(pid).cpu_times() for pid in session_members(child.pid)]
         return float(sum(item.user + item.system for item in spent))
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
         end = time.monotonic() + DEADLINE_S
         while not condition():
             if time.monotonic() > end:
-                raise CheckFailedError(f"not seen within {DEADLINE_S:.0f} s: {self.trial.watched}")
+                watched = ", ".join(self.trial.watched)
+                raise CheckFailedError(f"{watched}: not seen within {DEADLINE_S:.0f} s: {what}")
             self._note()
             time.sleep(POLL_S)
