@@ -28,9 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from holdfast.control.events import UnitReport
 from holdfast.deployment import UnitId
@@ -39,14 +37,14 @@ from holdfast.runtime.checkpoint.state import StateFiles
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.rescale import Handover, outcome, rescale, scalable
 from holdfast.runtime.spark.host import SparkUnitHost
-from holdfast.runtime.spark.start.session import start_session, unit_session
+from holdfast.runtime.spark.start.session import start_session
+from holdfast.testing.repartition import ROWS, counting, repartitioned_s
 
 BAR_S = 2.0
 """Median pause, beyond the usual gap between slices."""
 SHAPES = (2, 4, 2, 1)
 FILL = 8
 """Epochs in which all keys come up once; afterwards a few rows each."""
-ROWS = 200
 EPOCH_S = 0.5
 SETTLE = 6
 """Epochs between two changes."""
@@ -146,11 +144,6 @@ def make_pipeline(keys: int) -> Pipeline:
     return made
 
 
-def counting(frame: DataFrame) -> DataFrame:
-    """How often each key came up."""
-    return frame.groupBy("key").count()
-
-
 class Running:
     """All units of a run in this process, heirs included."""
 
@@ -245,45 +238,6 @@ class Running:
             files.scan()
             found.append(files)
         return found
-
-
-def repartitioned_s(spark: SparkSession, keys: int, folder: Path) -> float:
-    """Spark alone: stop, repartition the checkpoint from 1 to 2 partitions, start, first batch."""
-    source, checkpoint = folder / "in", folder / "checkpoint"
-    source.mkdir(parents=True)
-    _write(source / "0.parquet", range(keys))
-    query = _start_plain(spark, source, checkpoint, partitions=1)
-    query.processAllAvailable()
-    _write(source / "1.parquet", range(ROWS))
-    query.processAllAvailable()
-    began = time.monotonic()
-    query.stop()
-    spark._streamingCheckpointManager.repartition(str(checkpoint), 2)  # noqa: SLF001 - no other way
-    query = _start_plain(spark, source, checkpoint, partitions=2)
-    _write(source / "2.parquet", range(ROWS))
-    query.processAllAvailable()
-    took = time.monotonic() - began
-    query.stop()
-    return took
-
-
-def _write(path: Path, keys: Iterable[int]) -> None:
-    hidden = path.with_name(f".{path.name}")
-    pq.write_table(pa.table({"key": pa.array(keys, pa.int64())}), hidden)
-    hidden.rename(path)
-
-
-def _start_plain(spark: SparkSession, source: Path, checkpoint: Path, *, partitions: int) -> Any:
-    session = unit_session(spark, snapshot_batches=10)
-    session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    rows = session.readStream.schema("key bigint").parquet(str(source))
-    return (
-        counting(rows)
-        .writeStream.format("noop")
-        .outputMode("update")
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
 
 
 if __name__ == "__main__":

@@ -43,8 +43,16 @@ def test_a_catch_up_is_measured(tmp_path):
 
 def test_a_restart_after_a_scaling_is_measured(tmp_path):
     """Nobody reads the log while all processes begin anew, and it is trimmed meanwhile."""
-    trial = replace(spate.trial_of(200), scales=(("count", 2),), kills=(("count",),), restarts=1)
+    trial = replace(
+        spate.trial_of(200),
+        scales=(("count", 2),),
+        kills=(("count",),),
+        restarts=1,
+        repartition=100,
+    )
     found = run_trial(trial, tmp_path)
     assert [shards for shards, _, _ in found.handovers] == [2]
     assert all(found.delays[name] for name in trial.watched)
     assert len(found.recovery) == len(found.restarts) == 1
+    assert found.repartition_s is not None
+    assert found.repartition_s > 0

@@ -329,11 +329,12 @@ def test_pure_packages_take_the_world_as_arguments() -> None:
 
 
 def test_pyspark_is_imported_where_queries_run_and_where_they_are_measured() -> None:
-    """Only runtime/spark, profile/spark and what generated pipelines run know pyspark."""
+    """Only runtime/spark, profile/spark, what generated pipelines run and what is compared with."""
     places = (
         SRC / "runtime" / "spark",
         SRC / "profile" / "spark",
         SRC / "testing" / "random_pipelines" / "spark.py",
+        SRC / "testing" / "repartition.py",
     )
     for path in _modules():
         if any(module.split(".")[0] == "pyspark" for module in _imports(path)):

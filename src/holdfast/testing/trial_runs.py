@@ -32,6 +32,7 @@ from holdfast.runtime.rescale import announce, outcome, rescale
 from holdfast.streams.codec import encode
 from holdfast.streams.records import Change, Slice
 from holdfast.streams.steps import ranges, slices
+from holdfast.testing.repartition import repartitioned_apart
 from holdfast.testing.trials import Measured, Traffic, Trial
 
 DEADLINE_S = 180.0
@@ -43,6 +44,14 @@ POLL_S = 0.01
 
 def run_trial(trial: Trial, folder: Path) -> Measured:
     """Run a trial in an empty folder."""
+    found = _run(trial, folder)
+    if not trial.repartition:
+        return found
+    seconds = repartitioned_apart(trial.repartition, folder / "repartition")
+    return replace(found, repartition_s=seconds)
+
+
+def _run(trial: Trial, folder: Path) -> Measured:
     app = folder / "app.py"
     app.write_text(trial.app, encoding="utf-8")
     pipeline = load_pipeline(str(app))

@@ -31,6 +31,9 @@ class Trial:
     """Segments with the shards they get, one change after another, before the first kill."""
     restarts: int = 0
     """How often everything is killed and begun anew, after the last kill."""
+    repartition: int = 0
+    """Keys of the state that Spark repartitions offline when the run has ended, to compare with; 0:
+    it does not."""
     watch_s: float = 0.0
     """How long it is watched what goes over the log, seconds, after the scaling; 0: it is not."""
     trim_every: int = 0
@@ -67,6 +70,8 @@ class Measured:
     restarts: tuple[float, ...] = ()
     """Per restart of everything, seconds until the next slice of the last watched segment, as
     above."""
+    repartition_s: float | None = None
+    """From the stop of Spark's own query to its first batch with twice the partitions."""
     handovers: tuple[tuple[int, float, float], ...] = ()
     """Per change of shards: how many there were then, when it was asked for, seconds on the clock
     of `delays`, and the pause between slices of the old shape and the new, beyond the usual."""

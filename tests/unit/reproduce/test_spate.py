@@ -26,6 +26,7 @@ class Lab:
         return Measured(
             recovery=tuple({"count": self.passive + 0.1 * interval} for _ in trial.kills),
             restarts=(self.cold,) * trial.restarts,
+            repartition_s=3.0 if trial.repartition else None,
             traffic=self.traffic(trial) if trial.watch_s else None,
             handovers=tuple(
                 (shards, at, self.pause)
@@ -91,13 +92,16 @@ def test_after_a_scale_up_only_the_new_shape_is_recovered():
     """
     lab = Lab()
     made = make("14", lab, full=True)
-    assert [row[:4] for row in made.rows] == [
-        (10, 1.1, 7.75, 2.85),
-        (20, 1.1, 9.0, 4.1),
-        (30, 1.1, 10.25, 5.35),
+    assert [row[:5] for row in made.rows] == [
+        (10, 1.1, 7.75, 2.85, 10.25),
+        (20, 1.1, 9.0, 4.1, 11.5),
+        (30, 1.1, 10.25, 5.35, 12.75),
     ]
     assert verdicts(made) == ["holds"]
-    assert made.claims[0].ours == "8.2 times as fast; 3.7 times if SC had spares as well"
+    assert made.claims[0].ours == (
+        "8.2 times as fast; 3.7 times if SC had spares as well, 10.5 times with Spark's "
+        "repartitioning"
+    )
     assert verdicts(make("14", Lab(speed=100.0, cold=1.2))) == ["partly"]
 
 
