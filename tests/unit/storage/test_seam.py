@@ -157,6 +157,7 @@ LISTED = {
         "glob pyarrow.parquet.read_table tempfile.TemporaryDirectory",
         FAKE,
     ),
+    "testing/repartition.py": ("mkdir pyarrow.parquet.write_table rename", INPUT),
     "testing/trial_runs.py": ("write_text", INPUT),
     "topology/files.py": ("write_text", INPUT),
     "verify/keep.py": ("mkdir shutil.copyfile", APART),
