@@ -313,11 +313,8 @@ def table_recoveries(effort: Effort) -> tuple[float, float, float, float]:
     kills = (("count",),) * effort.pick(1, 5)
     own = recovery_of(effort.measure(replace(trial_of(RATES[0]), kills=kills)))
     replay = own + _caught_up(effort, RATES[0], WINDOW_S)
-    asked = replace(trial_of(SCALED_RATE), scales=(("count", 2),), kills=kills, restarts=1)
-    found = effort.measure(asked)
-    again = _caught_up(effort, SCALED_RATE, INTERVALS[1] / 2)
-    redone = statistics.median(found.restarts) + again + found.handovers[0][2]
-    return own, replay, recovery_of(found), redone
+    scaled, redone, *_ = _after_scale_up(effort, INTERVALS[1], kills)
+    return own, replay, scaled, redone
 
 
 def recovery_of(found: Measured) -> float:
