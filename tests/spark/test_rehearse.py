@@ -82,6 +82,27 @@ def test_a_rehearsal_runs_the_functions_and_touches_nothing(spark, tmp_path, cap
     assert files(run) - before <= {"schemas.json"}
 
 
+def test_a_takeover_begins_with_the_query_that_the_spare_has_planned(spark, tmp_path, caplog):
+    """It reads the unit's records and publishes in its name, as one planned for it would."""
+    note, run = tmp_path / "note", tmp_path / "run"
+    app = pipeline(str(note))
+    deployment = published(spark, app, run)
+    spare, log = SparkUnitHost(deployment, app, run, spark=spark), SliceLog(run)
+    spare.warm()
+    with caplog.at_level(logging.INFO, logger="holdfast.spark"):
+        for unit in deployment.units():
+            spare.start(unit, 1, None)
+        deadline = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=60)
+        while log.slice("count.0#0", 5) is None:
+            assert dt.datetime.now(dt.UTC) < deadline, spare.poll()
+    spare.close()
+    for unit in ("mark.0#0", "count.0#0"):
+        assert f"unit={unit} takes the query that was planned beforehand" in caplog.text
+        assert log.need_slice(unit, 5).generation == 1
+    for item in (log.need_slice("mark.0#0", number) for number in range(6)):
+        assert item.rows == 4 * (item.upto - item.after)
+
+
 def test_a_failing_rehearsal_is_told_and_harms_nothing(spark, tmp_path, caplog):
     """A function that fails on a spare must not cost the spare."""
     made = Pipeline("failing", event_time=("ts", "1 second"), epoch="200ms")

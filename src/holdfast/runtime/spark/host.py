@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +40,7 @@ from holdfast.runtime.spark.frames.check import check_pipeline
 from holdfast.runtime.spark.frames.compile import ship_by_value
 from holdfast.runtime.spark.frames.sabotage import sabotaged
 from holdfast.runtime.spark.frames.tables import fix_tables
+from holdfast.runtime.spark.start.native import side_of
 from holdfast.runtime.spark.start.session import NODE_SETTINGS, start_session
 from holdfast.runtime.spark.start.warmup import warm_up
 from holdfast.runtime.spark.units.drafts import Drafts
@@ -48,6 +49,7 @@ from holdfast.runtime.spark.units.forked import ForkedUnit
 from holdfast.runtime.spark.units.healing import SparkHealer, Workshop
 from holdfast.runtime.spark.units.native import NativeSourceUnit
 from holdfast.runtime.spark.units.probe import Probe, Probes
+from holdfast.runtime.spark.units.query import PlannedQuery
 from holdfast.runtime.spark.units.rehearse import MakeUnit, Rehearsals
 from holdfast.runtime.spark.units.replay import Bench
 from holdfast.runtime.spark.units.starting import Starting, status_of, until_running
@@ -98,6 +100,8 @@ class SparkUnitHost:
         self._partitions = partitions
         self._sabotage = sabotage
         self._probes, self._drafts = Probes(), Drafts(wanted=forks)
+        self._takeovers = Drafts(wanted=True)
+        """Queries of units that this node may take over as a spare."""
         self._predict = predict
         """What share of the input results reflect that are computed without some of it."""
         self._spark = spark
@@ -170,15 +174,33 @@ class SparkUnitHost:
         def needed() -> bool:  # a spare may have to take over before it has rehearsed all
             return bool(self._units)
 
-        done = [
-            self._rehearsals.run(segment, self._on(segment, path), path, needed)
-            for segment in inner
-            for path in segment.paths or ("",)
-        ]
+        done = []
+        for segment in inner:
+            done += [
+                self._rehearsals.run(segment, self._on(segment, path), path, needed)
+                for path in segment.paths or ("",)
+            ]
+            self._plan_ahead(segment, needed)
         if not any(done) and not needed():
             # Nothing is published yet, so no row has gone anywhere: made-up ones must do.
             stateful = any(segment.stateful for segment in inner)
             warm_up(self.session(), warm_folder(self._scratch), stateful=stateful)
+
+    def _plan_ahead(self, segment: Segment, needed: Callable[[], bool]) -> None:
+        """Plan the queries of those who carry a segment's stream now, for taking them over.
+
+        On which path a split's next unit runs is not known before there is one.
+        """
+        if segment.paths or segment.path or side_of(self.session()) == "python":
+            return
+        log = SliceLog(self._root, self._store)
+        begin(log, self._deployment)
+        for child in log.carriers(segment.name):
+            if needed():
+                return
+            context = self._context(UnitId.parse(child.unit), 0, log)
+            unit = self._spark_unit(context, clone_from=None)
+            self._takeovers.make(context.name, unit.plan)
 
     def _rehearse(self, context: UnitContext, before: Literal["takeover", "restating"]) -> None:
         """Run what a unit is about to take over from others, unless it has been run here.
@@ -231,6 +253,7 @@ class SparkUnitHost:
     def close(self) -> None:
         self._probes.close()
         self._drafts.close()
+        self._takeovers.close()
         with self._lock:
             units = list(self._units.values())
             self._units.clear()
@@ -327,7 +350,12 @@ class SparkUnitHost:
             context = replace(context, lead=lead_of(context))
         match segment.kind:
             case "inner":
-                return self._spark_unit(context, clone_from=clone_from, drafts=self._drafts)
+                return self._spark_unit(
+                    context,
+                    clone_from=clone_from,
+                    drafts=self._drafts,
+                    draft=lambda: self._takeovers.take(context.name),
+                )
             case "source" if self._ends.is_native(segment):
                 return NativeSourceUnit(
                     context,
@@ -361,11 +389,14 @@ class SparkUnitHost:
         log = context.log
         if context.segment.kind == "inner":
             settings = self._query_settings(context)
-            return ForkedUnit(context, **settings, clone_from=None, drafts=self._drafts)
+            exact = context.unit.exact.name
+            return ForkedUnit(
+                context, **settings, clone_from=None, draft=lambda: self._drafts.take(exact)
+            )
         log.claim(context.name, context.generation)
-        exact = log.newest_batch(context.unit.exact.name)
+        newest = log.newest_batch(context.unit.exact.name)
         if isinstance(log, ForkedLog):
-            log.run(log.steps().begin(exact + 1))
+            log.run(log.steps().begin(newest + 1))
         return self._ends.exporter(context)
 
     def _context(self, unit: UnitId, generation: int, log: SliceLog) -> UnitContext:
@@ -434,12 +465,14 @@ class SparkUnitHost:
         clone_from: int | None,
         pipeline: Pipeline | None = None,
         drafts: Drafts | None = None,
+        draft: Callable[[], PlannedQuery | None] = lambda: None,
     ) -> SparkUnit:
         return SparkUnit(
             context,
             **self._query_settings(context, pipeline),
             clone_from=clone_from,
             drafts=drafts,
+            draft=draft,
             rehearse=lambda before: self._rehearse(context, before),
         )
 

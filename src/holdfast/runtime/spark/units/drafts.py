@@ -1,10 +1,11 @@
-"""Queries of forks, planned before anything is lost.
+"""Queries planned before they are wanted: those of forks, and those that a spare may take over.
 
-To plan a query is the largest part of what a fork's start costs, and it comes when every core is
-wanted: nodes were just lost, and others are started in their places. What is planned depends on the
-operators and on the shard alone, not on the fork. So where units may be forked, each one that runs
-without haste has the query of its next fork planned beside it, which costs a fraction of a second
-once and hardly any memory; the fork only has to say which records it reads.
+To plan a query is the largest part of what the start of a unit costs, and it comes when every core
+is wanted: nodes were just lost, and others are started in their places. What is planned depends on
+the operators and on the shard alone, neither on the generation nor on the fork. So a spare plans
+the query of each unit that it may take over; and where units may be forked, each one that runs
+without haste has the query of its next fork planned beside it. That costs a fraction of a second
+once and hardly any memory; who takes a query only has to say which records it reads.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Drafts:
     """Of one node: at most one for each of its units; thread-safe."""
 
     def __init__(self, *, wanted: bool) -> None:
-        """`wanted`: units may be forked in this run."""
+        """`wanted`: there may be somebody to take them."""
         self._wanted = wanted
         self._lock = threading.Lock()
         self._one = threading.Lock()
@@ -35,20 +36,29 @@ class Drafts:
 
     def ask(self, unit: str, plan: Callable[[], PlannedQuery]) -> None:
         """Have a unit's query planned, on a thread of its own, unless there is one."""
+        if self._begin(unit):
+            threading.Thread(
+                target=self._make, args=(unit, plan), name=f"draft-{unit}", daemon=True
+            ).start()
+
+    def make(self, unit: str, plan: Callable[[], PlannedQuery]) -> None:
+        """Plan a unit's query here and now, unless there is one."""
+        if self._begin(unit):
+            self._make(unit, plan)
+
+    def _begin(self, unit: str) -> bool:
         with self._lock:
-            if not self._wanted or unit in self._tried:
-                return
-            self._tried.add(unit)
-        threading.Thread(
-            target=self._make, args=(unit, plan), name=f"draft-{unit}", daemon=True
-        ).start()
+            begins = self._wanted and unit not in self._tried
+            if begins:
+                self._tried.add(unit)
+            return begins
 
     def _make(self, unit: str, plan: Callable[[], PlannedQuery]) -> None:
         with self._one:
             try:
                 query = plan()
-            except Exception as error:  # noqa: BLE001 - the fork will plan it and say what is wrong
-                log.warning("a fork of %s cannot be planned beforehand: %s", unit, error)
+            except Exception as error:  # noqa: BLE001 - who needs it plans it and says what is wrong
+                log.warning("%s cannot be planned beforehand: %s", unit, error)
                 return
         with self._lock:
             kept = self._wanted and unit in self._tried
@@ -58,7 +68,7 @@ class Drafts:
             _forget(query)
 
     def take(self, unit: str) -> PlannedQuery | None:
-        """The query for a fork of a unit, if it is planned; another one may be asked for."""
+        """The query for a unit, if it is planned; another one may be asked for."""
         with self._lock:
             found = self._ready.pop(unit, None)
             if found is not None:

@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-
 from holdfast.runtime.checkpoint.clone import clone_checkpoint, generations, newest_generation
 from holdfast.runtime.checkpoint.fork import begin_from_exact
 from holdfast.runtime.log.forked import ForkedLog
-from holdfast.runtime.log.redo import skips_to_use
-from holdfast.runtime.spark.units.query import PlannedQuery, adopt
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.birth import follow_inputs
 from holdfast.streams.handover import Birth
 
-log = logging.getLogger("holdfast.spark")
-
 
 class ForkedUnit(SparkUnit):
     """Begins with the last commit of its exact unit, or with its own of a generation before."""
-
-    def _plan(self) -> PlannedQuery:
-        """What was planned for it before it was wanted, else anew."""
-        context = self.context
-        draft = self._drafts.take(context.unit.exact.name)
-        if draft is None:
-            return super()._plan()
-        query = adopt(
-            draft,
-            context,
-            skips=skips_to_use(context.log, context.name, self._stored),
-            heed_repairs=self._heed_repairs,
-            stopping=self._stopping,
-            failed=self._not_planned,
-        )
-        if query is None:
-            draft.close()
-            return super()._plan()
-        log.info("unit=%s takes the query that was planned beforehand", context.unit)
-        return query
 
     def _prepare(self) -> None:
         context, log = self.context, self.context.log

@@ -2,11 +2,12 @@
 
 Functions are called, frames analysed, what it reads and writes is settled: about half of what the
 start of a query costs. Who waits to be born has done all this when its parents hand over; for a
-fork it was done before there was one (`adopt`).
+fork, and on a spare, it was done before anything was lost (a draft).
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from holdfast.runtime.spark.frames.compile import (
     read_frames,
 )
 from holdfast.runtime.spark.io.callbacks import each_batch
+from holdfast.runtime.spark.io.native import Asker
 from holdfast.runtime.spark.io.reader import InputSpec, ReaderSpec
 from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.promise import Promise, promise_of
@@ -34,6 +36,8 @@ from holdfast.runtime.spark.units.side import NativeSide, Side, asker_of, choose
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 from holdfast.streams.records import Skip
+
+log = logging.getLogger("holdfast.spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +88,9 @@ def plan_query(
     checkpoint: Storage,
     stopping: threading.Event,
     failed: Callable[[int, BaseException], None],
+    draft: PlannedQuery | None = None,
 ) -> PlannedQuery:
-    """Plan a unit's query.
+    """Plan a unit's query, unless it was planned beforehand.
 
     Args:
         context: the unit.
@@ -98,8 +103,16 @@ def plan_query(
         checkpoint: where it will be; it need not be there yet.
         stopping: set when the unit is to stop.
         failed: told which batch could not be planned, and why.
+        draft: what was planned for the same shard, or for the unit whose fork it is.
     """
     segment, share = context.segment, share_of(context)
+    if draft is not None:
+        asker = asker_of(context, stopping=stopping, failed=failed)
+        adopted = _adopted(draft, context, share, asker, skips=skips, heed_repairs=heed_repairs)
+        if adopted is not None:
+            log.info("unit=%s takes the query that was planned beforehand", context.unit)
+            return adopted
+        draft.close()
     session = unit_session(
         spark, snapshot_batches=segment.snapshot_batches, partitions=share.partitions
     )
@@ -140,31 +153,29 @@ def plan_query(
         raise
 
 
-def adopt(
+def _adopted(
     draft: PlannedQuery,
     context: UnitContext,
+    share: Share,
+    asker: Asker,
     *,
     skips: Mapping[int, Skip],
     heed_repairs: int,
-    stopping: threading.Event,
-    failed: Callable[[int, BaseException], None],
 ) -> PlannedQuery | None:
-    """A query that was planned for another unit of the same shard, as that of a unit.
+    """A query that was planned for the same shard, or for the unit whose fork it is, as a unit's.
 
-    Args as for `plan_query`. None: it has to be planned anew, as reading tasks know whose they are,
-    or the segment or the shard is not the one it was planned for.
+    None: reading tasks know whose they are, or it is the query of another segment or shard.
     """
-    share, known = share_of(context), draft.spec
+    known = draft.spec
+    same = context.segment == draft.segment and share.ranks == known.groups
+    if not same or not isinstance(draft.side, NativeSide):
+        return None
     spec = replace(
         _spec(context, share, known.inputs),
         partitions=known.partitions,
         skips=_skipped(skips),
         heed_repairs=heed_repairs,
     )
-    same = context.segment == draft.segment and share.ranks == known.groups
-    if not same or not isinstance(draft.side, NativeSide):
-        return None
-    asker = asker_of(context, stopping=stopping, failed=failed)
     side = draft.side.adopt(context, spec, asker)
     return replace(draft, spec=spec, skips=skips, share=share, side=side)
 

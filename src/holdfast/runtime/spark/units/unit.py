@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -76,9 +76,10 @@ class SparkUnit:
         partitions: int = 1,
         rehearse: Rehearse = lambda _: None,
         drafts: Drafts | None = None,
+        draft: Callable[[], PlannedQuery | None] = lambda: None,
     ) -> None:
         """Args as elsewhere; `rehearse`: called by a unit that waits for others to hand over;
-        `drafts`: has the queries of forks planned beforehand.
+        `drafts`: has the queries of forks planned; `draft`: what was planned for this unit.
         """
         self.context = context
         self.progress = Progress(context.unit, context.generation)
@@ -97,6 +98,7 @@ class SparkUnit:
         self._ahead: PlannedQuery | None = None
         """One that was planned before there was a checkpoint for it."""
         self._rehearse, self._drafts = rehearse, drafts or Drafts(wanted=False)
+        self._draft = draft
         self._adopted: set[int] = set()
         """Batches that failed here and are published, so need not be run."""
         self._heed_repairs = -1
@@ -180,7 +182,7 @@ class SparkUnit:
         if is_awaited(context, self._protocol):
             self.progress.tell(state="running", doing="getting ready to take over")
             self._rehearse("takeover")
-            self._ahead = self._plan()
+            self._ahead = self.plan()
         # The claim of one who is to take over also says that it is ready.
         context.log.claim(context.name, context.generation, context.replica)
         born = await_birth(context, self._protocol, self.progress, self._stopping)
@@ -222,7 +224,7 @@ class SparkUnit:
         context = self.context
         context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
-        query = self._planned = self._ahead or self._plan()
+        query = self._planned = self._ahead or self.plan()
         self._ahead = None
         try:
             if not self._stopping.is_set():
@@ -230,11 +232,12 @@ class SparkUnit:
         finally:
             query.close()
 
-    def _plan(self) -> PlannedQuery:
-        context = self.context
-        return self._plan_for(skips_to_use(context.log, context.name, self._stored))
+    def plan(self) -> PlannedQuery:
+        """Its query, which needs no checkpoint yet: planned for it beforehand, or now."""
+        skips = skips_to_use(self.context.log, self.context.name, self._stored)
+        return self._plan_for(skips, self._draft())
 
-    def _plan_for(self, skips: Mapping[int, Skip]) -> PlannedQuery:
+    def _plan_for(self, skips: Mapping[int, Skip], draft: PlannedQuery | None) -> PlannedQuery:
         context = self.context
         return plan_query(
             context,
@@ -247,6 +250,7 @@ class SparkUnit:
             checkpoint=self._checkpoint(context.generation),
             stopping=self._stopping,
             failed=self._not_planned,
+            draft=draft,
         )
 
     def _follow(self, planned: PlannedQuery) -> None:
@@ -396,7 +400,7 @@ class SparkUnit:
             self.progress.tell(state_bytes=files.restore_bytes)
         drafts = self._planned.adoptable and number % DRAFT_EVERY == DRAFT_EVERY - 1
         if self._chores.take("draft", due=drafts):
-            self._drafts.ask(context.name, lambda: self._plan_for({}))
+            self._drafts.ask(context.name, lambda: self._plan_for({}, None))
         context.crash.at("before-commit", context.name, number)
 
     def _compute(self, frame: DataFrame, number: int, spark_batch: int) -> Slice:

@@ -1,4 +1,4 @@
-"""Queries of forks that are planned beforehand: one a unit, taken once, closed if nobody does."""
+"""Queries that are planned beforehand: one a unit, taken once, closed if nobody does."""
 
 from __future__ import annotations
 
@@ -73,6 +73,16 @@ def test_who_needs_it_before_it_is_planned_does_without():
     assert drafts.take("count.0#0") is None
     plan.may.set()
     settle()
+    assert drafts.take("count.0#0") is plan.made[0]
+
+
+def test_a_spare_plans_at_once():
+    """Whoever waits for it has nothing else to do; once planned, it is not planned again."""
+    drafts, plan = Drafts(wanted=True), Planner()
+    plan.may.set()
+    for _ in range(2):
+        drafts.make("count.0#0", plan)
+    assert len(plan.made) == 1
     assert drafts.take("count.0#0") is plan.made[0]
 
 
