@@ -2,11 +2,13 @@
 
 Source units lay rows out by key group before Spark sees them, and a key must fall into the same
 group there as where Spark computes it. Digests only have to tell rows apart, so they take eight
-bytes at a time where murmur3 takes four. Both are vectorised over numpy.
+bytes at a time where murmur3 takes four. Both are vectorised over numpy, over as many rows at a time
+as stay in the processor's cache: half the cost of going over all rows step by step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ import pyarrow.compute as pc
 from holdfast.deployment import KEY_GROUPS
 from holdfast.errors import BadInputError
 
+ROWS = 1 << 16
+"""Rows that are hashed at a time."""
 SEED = 42
 """Spark's seed of `hash`."""
 _NULL = np.uint64(0x6E756C6C)
@@ -32,10 +36,13 @@ def key_groups(table: Any, key: tuple[str, ...]) -> Any:
 
 def row_hashes(table: Any) -> Any:
     """A 64-bit hash of every row, for digests; columns of any type."""
-    result = np.zeros(table.num_rows, np.uint64)
+    return _in_pieces(table.columns, table.num_rows, np.uint64, _row_hashes)
+
+
+def _row_hashes(columns: Sequence[Any], rows: int) -> Any:
+    result = np.zeros(rows, np.uint64)
     with np.errstate(over="ignore"):
-        for column in table.columns:
-            array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        for array in columns:
             hashed = _stir(result, _digest_column(array))
             if array.null_count:
                 present = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
@@ -46,15 +53,33 @@ def row_hashes(table: Any) -> Any:
 
 def murmur3(columns: list[Any], seed: int) -> Any:
     """Spark's hash of rows, column after column, each seeded with the one before; uint32."""
-    rows = len(columns[0]) if columns else 0
-    result = np.full(rows, seed, np.uint32)
-    with np.errstate(over="ignore"):
-        for column in columns:
-            array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-            hashed = _hash_column(array, result)
-            present = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
-            result = np.where(present, hashed, result)
+
+    def hashes(pieces: Sequence[Any], rows: int) -> Any:
+        result = np.full(rows, seed, np.uint32)
+        with np.errstate(over="ignore"):
+            for array in pieces:
+                hashed = _hash_column(array, result)
+                present = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False), dtype=bool)
+                result = np.where(present, hashed, result)
+        return result
+
+    return _in_pieces(columns, len(columns[0]) if columns else 0, np.uint32, hashes)
+
+
+def _in_pieces(
+    columns: Sequence[Any], rows: int, kind: type, hashes: Callable[[Sequence[Any], int], Any]
+) -> Any:
+    """What `hashes` gives for some rows of all columns at a time, put together."""
+    result = np.empty(rows, kind)
+    for first in range(0, rows, ROWS):
+        count = min(ROWS, rows - first)
+        pieces = [_array(column.slice(first, count)) for column in columns]
+        result[first : first + count] = hashes(pieces, count)
     return result
+
+
+def _array(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _hash_column(array: Any, seed: Any) -> Any:
@@ -125,8 +150,9 @@ def _spans(array: Any) -> tuple[Any, Any, Any]:
     width = np.int64 if kind == pa.large_binary() else np.int32
     bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    raw = np.concatenate([raw, np.zeros(8, np.uint8)])  # reading a word never leaves the buffer
-    return raw, bounds[:-1].astype(np.int64), np.diff(bounds).astype(np.int64)
+    # Of a slice only its own bytes; reading a word never leaves the buffer.
+    raw = np.concatenate([raw[bounds[0] : bounds[-1]], np.zeros(8, np.uint8)])
+    return raw, (bounds[:-1] - bounds[0]).astype(np.int64), np.diff(bounds).astype(np.int64)
 
 
 def _digest_column(array: Any) -> Any:

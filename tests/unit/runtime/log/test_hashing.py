@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import decimal
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.runtime.log import hashing
 from holdfast.runtime.log.hashing import _NULL, row_hashes
 
 pytestmark = pytest.mark.unit
@@ -47,6 +49,15 @@ def test_chunks_and_offsets_do_not_matter(rows, data):
     parts = pa.concat_tables([table(rows[:cut]), table(rows[cut:])])
     assert row_hashes(parts).tolist() == whole
     assert row_hashes(table(rows).slice(cut)).tolist() == whole[cut:]
+
+
+@given(st.lists(ROW, min_size=2, max_size=30), st.integers(1, 8))
+def test_how_many_rows_are_hashed_at_a_time_does_not_matter(rows, at_a_time):
+    """Digests and key groups are the same; both look at each row alone."""
+    found = table(rows)
+    with patch.object(hashing, "ROWS", at_a_time):
+        pieces = row_hashes(found).tolist(), hashing.key_groups(found, ("s", "i")).tolist()
+    assert pieces == (row_hashes(found).tolist(), hashing.key_groups(found, ("s", "i")).tolist())
 
 
 def test_a_null_differs_from_an_empty_text_and_from_zero():
