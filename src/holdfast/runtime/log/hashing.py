@@ -2,8 +2,8 @@
 
 Source units lay rows out by key group before Spark sees them, and a key must fall into the same
 group there as where Spark computes it. Digests only have to tell rows apart, so they take eight
-bytes at a time where murmur3 takes four. Both are vectorised over numpy, over as many rows at a time
-as stay in the processor's cache: half the cost of going over all rows step by step.
+bytes at a time where murmur3 takes four. Both are vectorised over numpy, over as many rows at once
+as stay in the processor's cache: a third less than going over all rows step by step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _in_pieces(
     columns: Sequence[Any], rows: int, kind: type, hashes: Callable[[Sequence[Any], int], Any]
 ) -> Any:
     """What `hashes` gives for some rows of all columns at a time, put together."""
-    result = np.empty(rows, kind)
+    result: Any = np.empty(rows, kind)
     for first in range(0, rows, ROWS):
         count = min(ROWS, rows - first)
         pieces = [_array(column.slice(first, count)) for column in columns]

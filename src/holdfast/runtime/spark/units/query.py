@@ -106,26 +106,16 @@ def plan_query(
         draft: what was planned for the same shard, or for the unit whose fork it is.
     """
     segment, share = context.segment, share_of(context)
-    if draft is not None:
-        asker = asker_of(context, stopping=stopping, failed=failed)
-        adopted = _adopted(draft, context, share, asker, skips=skips, heed_repairs=heed_repairs)
-        if adopted is not None:
-            log.info("unit=%s takes the query that was planned beforehand", context.unit)
-            return adopted
-        draft.close()
+    asker = asker_of(context, stopping=stopping, failed=failed)
+    known = _adopted(draft, context, share, asker, skips=skips, heed_repairs=heed_repairs)
+    if known is not None:
+        return known
     session = unit_session(
         spark, snapshot_batches=segment.snapshot_batches, partitions=share.partitions
     )
     inputs = input_specs(pipeline, context.deployment, segment, schemas)
-    spec = replace(
-        _spec(context, share, inputs),
-        partitions=partitions,
-        skips=_skipped(skips),
-        heed_repairs=heed_repairs,
-    )
-    side = choose_side(
-        context, spark, spec, checkpoint=checkpoint, stopping=stopping, failed=failed
-    )
+    spec = _spec(context, share, inputs, partitions, skips, heed_repairs)
+    side = choose_side(context, spark, spec, checkpoint=checkpoint, asker=asker)
     try:
         frames = read_frames(session, spec, side.rows)
         result = build(
@@ -136,8 +126,7 @@ def plan_query(
             partitions=share.partitions or 1,
             one_task=len(inputs) * partitions == 1,
         )
-        column = event_column(pipeline, result.schema)
-        return PlannedQuery(
+        planned = PlannedQuery(
             spec=spec,
             segment=segment,
             skips=skips,
@@ -146,15 +135,16 @@ def plan_query(
             frame=side.writing(result),
             mode="update" if any(item.mode == "upsert" for item in segment.outputs) else "append",
             lag_us=output_lag_us(pipeline, result),
-            promise=promise_of(pipeline, segment, column),
+            promise=promise_of(pipeline, segment, event_column(pipeline, result.schema)),
         )
     except BaseException:
         side.close()
         raise
+    return planned
 
 
 def _adopted(
-    draft: PlannedQuery,
+    draft: PlannedQuery | None,
     context: UnitContext,
     share: Share,
     asker: Asker,
@@ -164,27 +154,30 @@ def _adopted(
 ) -> PlannedQuery | None:
     """A query that was planned for the same shard, or for the unit whose fork it is, as a unit's.
 
-    None: reading tasks know whose they are, or it is the query of another segment or shard.
+    None: there is none, reading tasks know whose they are, or it is that of another shard or of
+    other cuts.
     """
+    if draft is None:
+        return None
     known = draft.spec
     same = context.segment == draft.segment and share.ranks == known.groups
     if not same or not isinstance(draft.side, NativeSide):
+        draft.close()
         return None
-    spec = replace(
-        _spec(context, share, known.inputs),
-        partitions=known.partitions,
-        skips=_skipped(skips),
-        heed_repairs=heed_repairs,
-    )
+    log.info("unit=%s takes the query that was planned beforehand", context.unit)
+    spec = _spec(context, share, known.inputs, known.partitions, skips, heed_repairs)
     side = draft.side.adopt(context, spec, asker)
     return replace(draft, spec=spec, skips=skips, share=share, side=side)
 
 
-def _skipped(skips: Mapping[int, Skip]) -> dict[int, Mapping[str, tuple[int, ...]]]:
-    return {number: skip.rows for number, skip in skips.items()}
-
-
-def _spec(context: UnitContext, share: Share, inputs: tuple[InputSpec, ...]) -> ReaderSpec:
+def _spec(
+    context: UnitContext,
+    share: Share,
+    inputs: tuple[InputSpec, ...],
+    partitions: int,
+    skips: Mapping[int, Skip],
+    heed_repairs: int,
+) -> ReaderSpec:
     """What tasks are told of the unit."""
     segment = context.segment
     return ReaderSpec(
@@ -195,6 +188,9 @@ def _spec(context: UnitContext, share: Share, inputs: tuple[InputSpec, ...]) -> 
         inputs=inputs,
         groups=share.ranks,
         max_shards=segment.max_shards,
+        partitions=partitions,
+        skips={number: skip.rows for number, skip in skips.items()},
+        heed_repairs=heed_repairs,
         batching=Batching(
             batch_epochs=segment.batch_epochs,
             one_epoch_per_batch=segment.one_epoch_per_batch,

@@ -62,20 +62,18 @@ def choose_side(
     spec: ReaderSpec,
     *,
     checkpoint: Storage,
-    stopping: threading.Event,
-    failed: Callable[[int, BaseException], None],
+    asker: Asker,
 ) -> Side:
-    """Java where it can be had. `failed` is told which batch could not be planned, and why."""
+    """Java where it can be had; it asks for the `asker`."""
     if side_of(spark) == "python":
         return PythonSide(context=context, spec=spec, checkpoint=checkpoint)
-    asker = asker_of(context, stopping=stopping, failed=failed)
     return NativeSide(context=context, source=NativeSource(spark, spec, asker))
 
 
 def asker_of(
     context: UnitContext, *, stopping: threading.Event, failed: Callable[[int, BaseException], None]
 ) -> Asker:
-    """A unit, as Java asks for it."""
+    """A unit, as Java asks for it; `failed` is told which batch could not be planned, and why."""
     return Asker(log=context.log, watch=context.watch, stopping=stopping, failed=failed)
 
 
