@@ -247,7 +247,7 @@ def test_a_large_slice_is_written_piece_by_piece(spark, tmp_path, rows):
     sizes = [bytes_in([file]) for file in files]
     assert len(sizes) > 2
     assert max(sizes) < 17 << 20
-    source = source_of(spark, log, reading(log, frame.schema, partitions=3))
+    source = source_of(spark, log, reading(log, frame.schema, tasks=3))
     whole = "text = repeat(lpad(string(id), 5, '0'), 20000)"
     told = source.batch_rows(spark, 0, 0).selectExpr(
         "count(DISTINCT id) AS ids", "count(*) AS rows", f"bool_and({whole}) AS same"
@@ -312,9 +312,9 @@ def test_rows_that_are_left_out(spark, tmp_path):
             keyed(frame, OUT), OUT, log=log, unit=OP, number=number, generation=0
         )
         publish(log, written, number)
-    spec = reading(log, frame.schema, partitions=2)
+    spec = reading(log, frame.schema, tasks=2)
     assert len(native(spark, log, spec, 0)) == 200
-    everything = native(spark, log, replace(spec, partitions=1), 1)
+    everything = native(spark, log, replace(spec, tasks=1), 1)
     assert len(everything) == 200
     for skipped in ((0,), (199,), (3, 4, 5, 100), tuple(range(200))):
         some = replace(spec, skips={1: {OUT[0].name: skipped}})

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from holdfast.runtime.log.slicelog import SliceLog, skip_version
-from holdfast.streams.records import MOST_SKIPS, Skip, Slice
+from holdfast.streams.records import MOST_SKIPS, Range, Skip, Slice
+from holdfast.streams.restart import Restarts
+from holdfast.streams.unit import Ended, Position
 
 Step: TypeAlias = Literal["again", "adopt", "search", "fail"]
 """`again`: run the batch with the version to use now; `adopt`: take what is published without
@@ -59,3 +61,16 @@ def skips_to_use(
         if skip is not None:
             found[number] = skip
     return found
+
+
+def decided_range(
+    log: SliceLog, steps: Restarts, unit: str, number: int, before: Position
+) -> Range:
+    """The range of a batch that tasks have run; raises if they found the end of the unit."""
+    record = log.range(unit, number)
+    if record is not None:
+        return record
+    step = log.run(steps.next_step(unit, before, (), lambda *_: None))
+    if isinstance(step, Ended):
+        raise log.ended(unit, step)
+    return log.need_range(unit, number)

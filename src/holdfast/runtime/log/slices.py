@@ -26,6 +26,10 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Ends an Arrow IPC stream, so that any Arrow reader can open a slice file."""
 
 
+PART_ROWS = 1 << 15
+"""Most rows of a record batch: who reads holds one at a time, and several tasks share them."""
+
+
 def write_slice_file(folder: Storage, name: str, rows: Any, groups: Any, hashes: Any) -> SliceFile:
     """Write a table laid out by key group and describe it; the folder is synced by the caller.
 
@@ -38,7 +42,7 @@ def write_slice_file(folder: Storage, name: str, rows: Any, groups: Any, hashes:
         rows = rows.take(pa.array(order))
     rows = rows.combine_chunks()
     changes = (np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist()
-    edges = [0, *changes, len(groups)] if len(groups) else []
+    edges = sorted({*changes, *range(0, len(groups), PART_ROWS), len(groups)})
     schema = rows.schema.serialize()
     batches = rows.to_batches()
     whole = batches[0] if batches else None

@@ -53,6 +53,7 @@ from holdfast.runtime.spark.units.query import PlannedQuery
 from holdfast.runtime.spark.units.rehearse import MakeUnit, Rehearsals
 from holdfast.runtime.spark.units.replay import Bench
 from holdfast.runtime.spark.units.starting import Starting, status_of, until_running
+from holdfast.runtime.spark.units.tasks import expected_tasks
 from holdfast.runtime.spark.units.unit import SparkUnit
 from holdfast.runtime.units.replicas import lead_of
 from holdfast.runtime.units.slots import require_slots, task_slots
@@ -473,6 +474,7 @@ class SparkUnitHost:
             clone_from=clone_from,
             drafts=drafts,
             draft=draft,
+            tasks=expected_tasks(SliceLog(self._root), self._deployment, context.segment),
             rehearse=lambda before: self._rehearse(context, before),
         )
 

@@ -12,7 +12,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -70,6 +70,11 @@ class NativeSource:
         waiting = _NodeWait(asker.watch, asker.stopping)
         self._reader = LogReader(spec, log=asker.log, watch=waiting)
         self._failed = asker.failed
+        self._ends: BaseException | None = None
+
+    def end(self, reason: BaseException) -> None:
+        """Fail the next batch before anything of it is planned."""
+        self._ends = reason
 
     def rows(self, spark: SparkSession, index: int) -> DataFrame:
         """An input as a streaming frame; with a column that only ticks have, if there are any."""
@@ -81,6 +86,7 @@ class NativeSource:
             .option("boundary", item.boundary)
             .option("index", index)
             .option("parts", self._spec.partitions)
+            .option("tasks", self._spec.tasks)
             .load()
         )
 
@@ -94,12 +100,14 @@ class NativeSource:
             raise
 
     def _plan(self, number: int) -> list[dict[str, Any]]:
+        if self._ends is not None:
+            raise self._ends
         with self._planning:
             found = self._reader.batch(number)
         if found is None:
             raise StoppedError(f"{self._spec.unit} was told to stop")
         return [
-            told(item, planned, self._reader.log, self._spec.partitions)
+            told(item, planned, self._reader.log, self._spec.tasks)
             for item, planned in zip(self._spec.inputs, found, strict=True)
         ]
 
@@ -112,7 +120,7 @@ class NativeSource:
             .option("plan", json.dumps(self._plan(number)))
             .option("boundary", item.boundary)
             .option("index", index)
-            .option("parts", self._spec.partitions)
+            .option("tasks", self._spec.tasks)
         )
         return rows.load()
 
@@ -145,14 +153,13 @@ class _NodeWait:
 
 def told(item: InputSpec, planned: PlannedInput, log: SliceLog, tasks: int) -> dict[str, Any]:
     """What Java is told of one input: `SliceReaders` has the form."""
-    files = [_files(item, planned, log, groups) for groups in planned.groups]
-    return {"tick": planned.tick_us, "tasks": [*files, *[[]] * (tasks - len(files))]}
+    files = list(_files(item, planned, log, frozenset().union(*planned.groups)))
+    return {"tick": planned.tick_us, "tasks": _shared(files, tasks)}
 
 
 def _files(
     item: InputSpec, planned: PlannedInput, log: SliceLog, groups: Collection[int]
-) -> list[dict[str, Any]]:
-    found = []
+) -> Iterator[dict[str, Any]]:
     skipped = sorted(planned.skipped)
     passed, position = 0, 0
     for record in planned.slices:
@@ -170,8 +177,25 @@ def _files(
                 parts.append(described)
             if parts:
                 schema = [file.schema_size, file.schema_crc]
-                found.append({"path": folder.address(file.name), "schema": schema, "parts": parts})
-    return found
+                yield {"path": folder.address(file.name), "schema": schema, "parts": parts}
+
+
+def _shared(files: list[dict[str, Any]], tasks: int) -> list[list[dict[str, Any]]]:
+    """Files divided among tasks: each about as many rows, in the order in which one would read."""
+    if tasks == 1:
+        return [files]
+    rows = sum(part[0] for file in files for part in file["parts"])
+    shares: list[list[dict[str, Any]]] = [[] for _ in range(tasks)]
+    passed = 0
+    for file in files:
+        places = []
+        for part in file["parts"]:
+            places.append(min(tasks - 1, tasks * passed // max(1, rows)))
+            passed += part[0]
+        for place in sorted(set(places)):
+            mine = [part for at, part in zip(places, file["parts"], strict=True) if at == place]
+            shares[place].append({**file, "parts": mine})
+    return shares
 
 
 def write_natively(

@@ -105,6 +105,8 @@ class ReaderSpec:
     batching: Batching
     partitions: int = 1
     """Tasks per input; the key groups are divided among them."""
+    tasks: int = 1
+    """The same where Java reads, which divides the rows."""
     skips: Mapping[int, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     """Batch to, per boundary, the positions of the rows to leave out. Fixed while a query runs, so
     that all tasks of a batch leave out the same rows, whatever skip record is put meanwhile."""

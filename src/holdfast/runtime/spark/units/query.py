@@ -33,6 +33,7 @@ from holdfast.runtime.spark.start.session import unit_session
 from holdfast.runtime.spark.units.promise import Promise, promise_of
 from holdfast.runtime.spark.units.share import Share, share_of
 from holdfast.runtime.spark.units.side import NativeSide, Side, asker_of, choose_side
+from holdfast.runtime.spark.units.tasks import MoreTasksError
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 from holdfast.streams.records import Skip
@@ -71,6 +72,11 @@ class PlannedQuery:
         """Whether it can become another unit's: Python's workers know whose they are."""
         return isinstance(self.side, NativeSide)
 
+    def read_in_more_tasks(self) -> None:
+        """End before the next batch, to be planned again; Python reads as it was told at first."""
+        if isinstance(self.side, NativeSide):
+            self.side.source.end(MoreTasksError("it is planned again, for more tasks"))
+
     def close(self) -> None:
         """To be called when the query has ended, or is not to be."""
         self.side.close()
@@ -83,6 +89,7 @@ def plan_query(
     schemas: Mapping[str, StructType],
     *,
     partitions: int,
+    tasks: int,
     skips: Mapping[int, Skip],
     heed_repairs: int,
     checkpoint: Storage,
@@ -98,6 +105,7 @@ def plan_query(
         pipeline: as the unit runs it.
         schemas: of all operators.
         partitions: tasks per input.
+        tasks: the same where Java reads.
         skips: what batches leave out.
         heed_repairs: up to this epoch, slices that are read may have been made again.
         checkpoint: where it will be; it need not be there yet.
@@ -114,7 +122,8 @@ def plan_query(
         spark, snapshot_batches=segment.snapshot_batches, partitions=share.partitions
     )
     inputs = input_specs(pipeline, context.deployment, segment, schemas)
-    spec = _spec(context, share, inputs, partitions, skips, heed_repairs)
+    spec = _spec(context, share, inputs, skips, heed_repairs)
+    spec = replace(spec, partitions=partitions, tasks=max(partitions, tasks))
     side = choose_side(context, spark, spec, checkpoint=checkpoint, asker=asker)
     try:
         frames = read_frames(session, spec, side.rows)
@@ -124,7 +133,7 @@ def plan_query(
             segment,
             frames,
             partitions=share.partitions or 1,
-            one_task=len(inputs) * partitions == 1,
+            one_task=len(inputs) * spec.tasks == 1,
         )
         planned = PlannedQuery(
             spec=spec,
@@ -165,7 +174,11 @@ def _adopted(
         draft.close()
         return None
     log.info("unit=%s takes the query that was planned beforehand", context.unit)
-    spec = _spec(context, share, known.inputs, known.partitions, skips, heed_repairs)
+    spec = replace(
+        _spec(context, share, known.inputs, skips, heed_repairs),
+        partitions=known.partitions,
+        tasks=known.tasks,
+    )
     side = draft.side.adopt(context, spec, asker)
     return replace(draft, spec=spec, skips=skips, share=share, side=side)
 
@@ -174,7 +187,6 @@ def _spec(
     context: UnitContext,
     share: Share,
     inputs: tuple[InputSpec, ...],
-    partitions: int,
     skips: Mapping[int, Skip],
     heed_repairs: int,
 ) -> ReaderSpec:
@@ -188,7 +200,6 @@ def _spec(
         inputs=inputs,
         groups=share.ranks,
         max_shards=segment.max_shards,
-        partitions=partitions,
         skips={number: skip.rows for number, skip in skips.items()},
         heed_repairs=heed_repairs,
         batching=Batching(

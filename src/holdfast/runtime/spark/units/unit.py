@@ -26,7 +26,7 @@ from holdfast.runtime.checkpoint.clone import (
     tidy,
 )
 from holdfast.runtime.checkpoint.state import StateFiles
-from holdfast.runtime.log.redo import after_failure, skips_to_use
+from holdfast.runtime.log.redo import after_failure, decided_range, skips_to_use
 from holdfast.runtime.log.slicelog import EndedError, OtherSkipError, SupersededError, skip_version
 from holdfast.runtime.log.takeable import Takeable
 from holdfast.runtime.log.trim import remove_stop_marks
@@ -42,6 +42,7 @@ from holdfast.runtime.spark.units.promise import keep_promised
 from holdfast.runtime.spark.units.quarantine import blame, quarantine, suspects
 from holdfast.runtime.spark.units.query import PlannedQuery, plan_query
 from holdfast.runtime.spark.units.share import Rehearse, inherit
+from holdfast.runtime.spark.units.tasks import MoreTasksError, Tasks
 from holdfast.runtime.units.aside import keep_version
 from holdfast.runtime.units.birth import await_birth, follow_inputs, is_awaited
 from holdfast.runtime.units.chores import Chores
@@ -49,7 +50,7 @@ from holdfast.runtime.units.progress import Progress
 from holdfast.runtime.units.threads import UnitContext
 from holdfast.storage import Storage
 from holdfast.streams.records import Range, Skip, Slice
-from holdfast.streams.unit import Ended, Position
+from holdfast.streams.unit import Position
 
 SIZE_EVERY = 8
 """Batches between two looks at how large the state is."""
@@ -74,6 +75,7 @@ class SparkUnit:
         starts: threading.Lock,
         clone_from: int | None,
         partitions: int = 1,
+        tasks: int = 1,
         rehearse: Rehearse = lambda _: None,
         drafts: Drafts | None = None,
         draft: Callable[[], PlannedQuery | None] = lambda: None,
@@ -89,6 +91,7 @@ class SparkUnit:
         self._starts = starts
         self._clone_from = clone_from
         self._partitions = partitions
+        self._tasks = Tasks(tasks)
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         self._number: int | None = None
@@ -245,6 +248,7 @@ class SparkUnit:
             self._pipeline,
             self._schemas,
             partitions=self._partitions,
+            tasks=self._tasks.count,
             skips=skips,
             heed_repairs=self._heed_repairs,
             checkpoint=self._checkpoint(context.generation),
@@ -276,6 +280,8 @@ class SparkUnit:
 
     def _goes_on(self, error: BaseException) -> bool:
         """Whether the failed batch can be run again at once, or need not be."""
+        if isinstance(error, MoreTasksError):
+            return True
         context, number = self.context, self._number
         # Whatever happened, a generation that was replaced has nothing to report but that.
         context.log.check_current(context.name, context.generation, context.replica)
@@ -419,7 +425,7 @@ class SparkUnit:
             raise StoppedError(f"{context.name} was told to stop")
         context.crash.at("after-data-files", context.name, number)
         before = self._position(number)
-        record = self._decided(number, before)
+        record = decided_range(log, self._protocol, context.name, number, before)
         skip = self._planned.skips.get(number)
         watermark = output_watermark(
             before.watermark_us,
@@ -456,17 +462,6 @@ class SparkUnit:
             raise SupersededError(f"{name} is {found} born")
         return found
 
-    def _decided(self, number: int, before: Position) -> Range:
-        """The range of a batch that tasks have run; raises if they found the end of the unit."""
-        name, log = self.context.name, self.context.log
-        record = log.range(name, number)
-        if record is not None:
-            return record
-        step = log.run(self._protocol.next_step(name, before, (), lambda *_: None))
-        if isinstance(step, Ended):
-            raise log.ended(name, step)
-        return log.need_range(name, number)
-
     def _trim(self, number: int) -> None:
         """A batch was made: trim if that is due, and the unit has made up for what it missed."""
         behind = self._takeable is not None and self._takeable.waiting() > 0
@@ -481,6 +476,8 @@ class SparkUnit:
         log, query = self.context.log, self._planned
         rows_in = rows_read(log, self._protocol, query.spec.inputs, record, query.share.groups)
         self.progress.add(rows_in=rows_in, rows_out=rows_out)
+        if self._tasks.saw(rows_in):
+            query.read_in_more_tasks()
         self.progress.tell(batch=number, epoch=record.upto, batch_ms=1000 * seconds)
         if self._takeable is not None:
             self._takeable.passed(record.upto)

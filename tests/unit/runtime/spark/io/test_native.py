@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.deployment.keygroups import split_range
 from holdfast.deployment.slicefiles import GroupPart, SliceFile
 from holdfast.runtime.log.slicelog import SliceLog
 from holdfast.runtime.spark.io.native import told
@@ -49,16 +50,34 @@ def planned(slices, groups, skipped=()):
 
 
 def test_tasks_share_the_parts_in_reading_order():
-    """Each part is read by the task that owns its group; a file without any is not opened."""
-    slices = [record(0, 0, [[(0, 2), (90, 3)], [(5, 1)]]), record(4, 1, [[(64, 6)]])]
-    found = told(ITEM, planned(slices, split_range(range(128), 2)), LOG, 3)
-    low, high, none = found["tasks"]
+    """Each has a run of about as many rows; of groups that others own, nothing is read."""
+    slices = [record(0, 0, [[(0, 2), (5, 3), (90, 9)], [(5, 1)]]), record(4, 1, [[(64, 6)]])]
+    found = told(ITEM, planned(slices, [range(90)]), LOG, 2)
+    first, second = found["tasks"]
     folder = LOG.data("b.0#0", "b").address("")
-    assert [file["path"] for file in low] == [f"{folder}/0-0.arrow", f"{folder}/0-1.arrow"]
-    assert [file["parts"] for file in low] == [[[2, 0, 8, 0]], [[1, 0, 8, 0]]]
-    assert [file["parts"] for file in high] == [[[3, 1, 8, 1]], [[6, 0, 8, 0]]]
-    assert high[1]["path"] == f"{LOG.data('b.0#1', 'b').address('4-0.arrow')}"
-    assert (none, found["tick"], low[0]["schema"]) == ([], None, [100, 7])
+    assert [file["path"] for file in first] == [f"{folder}/0-0.arrow", f"{folder}/0-1.arrow"]
+    assert [file["parts"] for file in first] == [[[2, 0, 8, 0], [3, 1, 8, 1]], [[1, 0, 8, 0]]]
+    assert [file["parts"] for file in second] == [[[6, 0, 8, 0]]]
+    assert second[0]["path"] == f"{LOG.data('b.0#1', 'b').address('4-0.arrow')}"
+    assert (found["tick"], first[0]["schema"]) == (None, [100, 7])
+    assert told(ITEM, planned(slices[:0], [range(90)]), LOG, 3)["tasks"] == [[], [], []]
+
+
+@given(st.lists(st.lists(st.integers(1, 40), max_size=5), max_size=6), st.integers(1, 5))
+def test_however_many_tasks_there_are_the_order_stays(files, tasks):
+    """One after the other they read what one would, and none has much more than its share."""
+    item = record(0, 0, [[(place, rows) for place, rows in enumerate(parts)] for parts in files])
+    alone = told(ITEM, planned([item], [range(128)]), LOG, 1)["tasks"][0]
+    shared = told(ITEM, planned([item], [range(128)]), LOG, tasks)["tasks"]
+    assert len(shared) == tasks
+
+    def parts(share):
+        return [(file["path"], part) for file in share for part in file["parts"]]
+
+    assert [part for share in shared for part in parts(share)] == parts(alone)
+    rows = [sum(part[0] for _, part in parts(share)) for share in shared]
+    largest = max((part[0] for _, part in parts(alone)), default=0)
+    assert max(rows) <= sum(rows) / tasks + largest
 
 
 def test_positions_become_places_in_their_parts():

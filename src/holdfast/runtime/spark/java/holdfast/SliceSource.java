@@ -131,6 +131,7 @@ public class SliceSource implements TableProvider {
         private final String planner;
         private final int index;
         private final int parts;
+        private final int tasks;
         private volatile long number;
 
         SliceStream(StructType schema, CaseInsensitiveStringMap options) {
@@ -138,6 +139,7 @@ public class SliceSource implements TableProvider {
             this.planner = options.get("planner");
             this.index = options.getInt("index", 0);
             this.parts = options.getInt("parts", 1);
+            this.tasks = options.getInt("tasks", 1);
         }
 
         public Offset initialOffset() {
@@ -159,7 +161,7 @@ public class SliceSource implements TableProvider {
 
         public InputPartition[] planInputPartitions(Offset start, Offset end) {
             this.number = ((Clock) end).rows / this.parts - 1L;
-            return parts(this.parts);
+            return parts(this.tasks);
         }
 
         /** Called when the batch is planned and compiled: the one place where a unit waits. */
@@ -184,7 +186,7 @@ public class SliceSource implements TableProvider {
         }
 
         public InputPartition[] planInputPartitions() {
-            return parts(this.options.getInt("parts", 1));
+            return parts(this.options.getInt("tasks", 1));
         }
 
         public PartitionReaderFactory createReaderFactory() {

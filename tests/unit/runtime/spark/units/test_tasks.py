@@ -1,0 +1,46 @@
+"""In how many tasks a unit reads: one for small batches, one a core for large ones."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from holdfast.deployment import Boundary, Deployment, Segment
+from holdfast.runtime.log.slicelog import SliceLog
+from holdfast.runtime.log.wiring import begin
+from holdfast.runtime.spark.units.tasks import MANY_ROWS, Tasks, expected_tasks
+from holdfast.streams.records import Slice
+
+pytestmark = pytest.mark.unit
+
+LINES = Segment(
+    name="lines", kind="source", operators=("lines",), outputs=(Boundary(operator="lines"),)
+)
+COUNT = Segment(name="count", kind="inner", operators=("count",), inputs=("lines",), batch_epochs=2)
+DEPLOYMENT = Deployment(pipeline="p", epoch_s=1.0, segments=(LINES, COUNT), fingerprints={})
+
+
+@pytest.fixture(autouse=True)
+def _four_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+
+
+def test_two_large_batches_in_a_row_ask_for_more_tasks_once():
+    """A single one may be a catch-up; once there are as many as cores, no more are asked for."""
+    tasks = Tasks(1)
+    assert [tasks.saw(rows) for rows in (MANY_ROWS, 10, MANY_ROWS)] == [False] * 3
+    assert tasks.saw(MANY_ROWS)
+    assert tasks.count == 4
+    assert not any(tasks.saw(rows) for rows in (MANY_ROWS, MANY_ROWS, 10, 10, MANY_ROWS))
+
+
+@pytest.mark.parametrize(("rows", "tasks"), [(0, 1), (MANY_ROWS - 1, 1), (MANY_ROWS, 4)])
+def test_the_newest_slices_tell_how_large_batches_are(tmp_path, rows, tasks):
+    """Rows of an epoch, times the epochs of a batch; where nothing is published, one task reads."""
+    log = SliceLog(tmp_path)
+    begin(log, DEPLOYMENT)
+    assert expected_tasks(log, DEPLOYMENT, COUNT) == 1
+    for number, (after, upto, count) in enumerate([(-1, 0, 9 * MANY_ROWS), (0, 2, rows)]):
+        log.publish(Slice(unit="lines.0#0", number=number, after=after, upto=upto, rows=count))
+    assert expected_tasks(log, DEPLOYMENT, COUNT) == tasks
