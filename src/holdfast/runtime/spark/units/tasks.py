@@ -12,6 +12,7 @@ the number starts the query again.
 from __future__ import annotations
 
 import os
+from collections import deque
 
 from holdfast.deployment import Deployment, Segment
 from holdfast.errors import HoldfastError
@@ -21,8 +22,9 @@ from holdfast.streams.steps import Newest, slices
 MANY_ROWS = 50_000
 """Rows of a batch from which on reading them side by side saves more than a shuffle costs."""
 MOST_TASKS = 8
-IN_A_ROW = 2
-"""Large batches that show that the next ones will be as well: one may be a catch-up."""
+SEEN, LARGE = 10, 3
+"""So many large batches among so many show that others will come: one may be a catch-up. Rows that
+wait for a batch to end come in every other one."""
 
 
 class MoreTasksError(HoldfastError):
@@ -51,14 +53,15 @@ class Tasks:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self._large = 0
-        """Batches in a row that more tasks would have been better for."""
+        self._large = deque[bool](maxlen=SEEN)
+        """Of the last batches, whether more tasks would have been better for them."""
 
     def saw(self, rows: int) -> bool:
         """A batch had so many rows; whether the next one is to be read in more tasks."""
         wanted = tasks_for(rows)
-        self._large = self._large + 1 if wanted > self.count else 0
-        if self._large < IN_A_ROW:
+        self._large.append(wanted > self.count)
+        if wanted <= self.count or sum(self._large) < LARGE:
             return False
         self.count = wanted
+        self._large.clear()
         return True
