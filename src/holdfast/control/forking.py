@@ -163,7 +163,8 @@ class Forking:
                     )
                 continue
             self.reports[name := str(told.unit)] = told
-            if told.state == "running":
+            # One that was started again says nothing of what it had done before its next batch.
+            if told.state == "running" and (told.epoch >= 0 or unit.generation == 1):
                 self._reached[name] = max(told.epoch, self._reached.get(name, -1))
             match told.state:
                 case "running" if not unit.running:
