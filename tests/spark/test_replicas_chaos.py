@@ -105,6 +105,32 @@ def test_what_may_become_of_two_replicas(tmp_path, name, fate):
     assert "unit_promoted" in told
 
 
+STATES = {
+    "once": [
+        Fault(at_s=4, kind="suspend", target="leader:once", duration_s=20),
+        Fault(at_s=30, kind="suspend", target="leader:once", duration_s=5),
+    ],
+    "timers": [
+        *[Fault(at_s=4 + number, kind="kill", target="leader:timers") for number in range(3)],
+        Fault(at_s=20, kind="kill", target="follower:timers"),
+        Fault(at_s=30, kind="correlated", target="leader:timers,follower:timers"),
+    ],
+}
+"""State of a kind, and what happens to its replicas."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("operator", STATES)
+def test_replicas_of_unusual_state(tmp_path, operator):
+    """A deduplication whose leaders wake up long after another has gone on; custom state whose
+    leaders are killed in a row, then its follower, then both.
+    """
+    schedule = Schedule(faults=tuple(STATES[operator]))
+    app = "tests/spark/{}.py"
+    outcome = play(tmp_path, "replicas_app", schedule, app=app, replicate=(operator,))
+    assert all(item.done for item in outcome.injected), outcome.to_json()
+
+
 @pytest.mark.full
 def test_a_proof_measures_failovers(tmp_path):
     """The node that leads is killed; readers see how late slices were, and nothing is lost."""

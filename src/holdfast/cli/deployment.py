@@ -240,7 +240,7 @@ def parse_nodes(text: str | None) -> int | None:
     """How many nodes to plan for: one unless told otherwise; None: as many as it takes."""
     if text == "auto":
         return None
-    if text is not None and (not text.isdigit() or int(text) < 1):
+    if text is not None and (not text.isdecimal() or int(text) < 1):
         raise BadInputError(f"is {text!r}", where="--nodes", hint="write 1 or more, or auto")
     return 1 if text is None else int(text)
 
@@ -250,7 +250,7 @@ def parse_shards(items: Iterable[str]) -> dict[str, int]:
     shards = {}
     for item in items:
         name, _, number = item.partition("=")
-        if not name or not number.isdigit():
+        if not name or not number.isdecimal():
             raise BadInputError(f"{item!r} is not OPERATOR=N", where="--shards")
         shards[name] = int(number)
     return shards

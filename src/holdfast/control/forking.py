@@ -121,6 +121,8 @@ class Forking:
         self._out = out
         self.reports: dict[str, UnitReport] = {}
         """What the fork's units have said last; not journaled."""
+        self._reached: dict[str, int] = {}
+        """How far units of the fork have come, also those that are down now; not journaled."""
         self._target: dict[UnitId, int] | None = None
         """How far exact sinks have to come, since their input is back; None: it is not."""
 
@@ -160,7 +162,10 @@ class Forking:
                         )
                     )
                 continue
-            self.reports[str(told.unit)] = told
+            self.reports[name := str(told.unit)] = told
+            # One that was started again says nothing of what it had done before its next batch.
+            if told.state == "running" and (told.epoch >= 0 or unit.generation == 1):
+                self._reached[name] = max(told.epoch, self._reached.get(name, -1))
             match told.state:
                 case "running" if not unit.running:
                     self._out.record(
@@ -308,13 +313,11 @@ class Forking:
             self._target = None
             return None, False
         if self._target is None:
-            # The fork goes on meanwhile: to come where it is now is enough, or it might never end
-            # on a machine that is too slow for both.
-            self._target = {u.exact: reached for u, reached, _ in self._sinks(live, segments)}
-        behind = [target - self._signs.epoch(exact) for exact, target in self._target.items()]
-        if max(behind, default=0) <= self._slack:
-            return "the exact results have caught up", False
-        return None, False
+            self._target = self._aim(live, segments)
+        aim = self._target
+        if aim is None or any(to - self._signs.epoch(at) > self._slack for at, to in aim.items()):
+            return None, False
+        return "the exact results have caught up", False
 
     def _found_late(
         self, moment: Moment, live: ForkRecord, due: Iterable[UnitId], segments: set[str]
@@ -333,15 +336,32 @@ class Forking:
             and self._downstream({unit}) & segments
         }
 
+    def _aim(self, live: ForkRecord, segments: set[str]) -> dict[UnitId, int] | None:
+        """How far exact sinks have to come; None: nobody has said yet how far the fork is.
+
+        The fork goes on meanwhile: to come where it is now is enough, or it might never end on a
+        machine that is too slow for both. Sinks that a new coordinator has not heard of are no
+        further than those they read.
+        """
+        if not self._reached and any(u.running or u.was_down for u in live.units.values()):
+            return None
+        most = max(self._reached.values(), default=-1)
+        ends = self._ends(live, segments)
+        return {u.unit.exact: self._reached.get(str(u.unit), most) for u in ends}
+
     def _sinks(self, live: ForkRecord, segments: set[str]) -> list[tuple[UnitId, int, int]]:
-        """The fork's sinks, or what comes next to them: how far each is, and its exact unit."""
-        ends = [name for name in self._concern.sinks if name in segments]
-        last = ends or [name for name in self._reads if name in segments][-1:]
+        """The fork's sinks of which there are reports: how far each is, and its exact unit."""
         return [
             (unit.unit, self.reports[name].epoch, self._signs.epoch(unit.unit.exact))
-            for name, unit in live.units.items()
-            if unit.unit.exact.segment in last and name in self.reports
+            for unit in self._ends(live, segments)
+            if (name := str(unit.unit)) in self.reports
         ]
+
+    def _ends(self, live: ForkRecord, segments: set[str]) -> list[ForkUnit]:
+        """The fork's sinks, or what comes next to them."""
+        ends = [name for name in self._concern.sinks if name in segments]
+        last = ends or [name for name in self._reads if name in segments][-1:]
+        return [unit for unit in live.units.values() if unit.unit.exact.segment in last]
 
     def _end(
         self,
@@ -353,6 +373,7 @@ class Forking:
         stop: bool = True,
     ) -> None:
         self.reports.clear()
+        self._reached.clear()
         self._target = None
         self._out.record(
             ForkEnded(

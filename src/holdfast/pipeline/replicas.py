@@ -60,7 +60,7 @@ def _find(deployment: Deployment, name: str) -> tuple[Segment, int | None]:
     for mark in "#.":
         operator, _, shard = name.rpartition(mark)
         segment = _segment(deployment, operator)
-        if segment is not None and shard.isdigit():
+        if segment is not None and shard.isdecimal():
             if int(shard) < segment.shards:
                 return segment, int(shard)
             raise BadInputError(

@@ -82,6 +82,7 @@ def test_shards_and_snapshots_are_as_asked(pipeline):
         ({"batch": ["count=x"]}, "--batch count=x"),
         ({"shards": ["count"]}, "'count' is not OPERATOR=N"),
         ({"shards": ["=2"]}, "'=2' is not OPERATOR=N"),
+        ({"shards": ["count=²"]}, "'count=²' is not OPERATOR=N"),
         ({"cut": ["clean"], "plan": FTC}, "--plan and --cut exclude each other"),
         ({"plan": JOINT, "batch": ["1s"]}, "says the batch and snapshot intervals"),
         ({"plan": JOINT, "snapshot": 2}, "says the batch and snapshot intervals"),

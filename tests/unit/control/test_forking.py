@@ -228,6 +228,42 @@ def test_the_fork_ends_when_the_exact_results_have_caught_up():
     assert "fork_began" not in facts(made.advance(5.0))
 
 
+def test_a_fork_whose_sink_was_lost_ends_where_that_had_come_to():
+    """The input is back before the sink: with nobody to say how far the fork is, it is no end."""
+    made = world()
+    forked_at(made)
+    progress(made, **{"join+1": 41, "out+1": 40, "out": 2})
+    kill(made, JOIN, OUT)
+    come_back(made)
+    made.join("n7")
+    made.join("n8")
+    made.advance(1.0)
+    made.restart_coordinator()
+    for node in list(made.nodes):
+        made.hello(node)
+    for epoch in (2, 3):
+        progress(made, **{"join+1": -1, "out+1": -1, "join": epoch, "out": epoch})
+    assert "fork_ended" not in facts(made.advance(1.0))
+    progress(made, **{"join+1": 41, "join": 40, "out": 39})
+    assert "fork_ended" in facts(made.tick(0.05))
+
+
+def test_a_new_coordinator_does_not_end_a_fork_before_it_has_heard_of_it():
+    """Neither does it take a unit that has told nothing yet for one that has come nowhere."""
+    made = world()
+    forked_at(made)
+    progress(made, **{"join+1": 41, "out+1": 40, "out": 2})
+    come_back(made)
+    made.restart_coordinator()
+    for node in list(made.nodes):
+        made.nodes[node].units.pop(UnitId(segment="out+1"), None)
+        made.hello(node)
+    progress(made, **{"join+1": 41, "out": 2})
+    assert "fork_ended" not in facts(made.tick(0.3))
+    progress(made, out=41)
+    assert "fork_ended" in facts(made.tick(0.3))
+
+
 def test_an_input_that_goes_while_a_fork_lives_leaves_it_alone():
     """If it concerns the same sinks: the fork's units leave it out themselves."""
     made = world()

@@ -68,7 +68,12 @@ def test_names_of_replicas_are_read_as_they_are_written():
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("nobody", "no such operator"), ("count#2", "has 2 shards"), ("count#x", "no such operator")],
+    [
+        ("nobody", "no such operator"),
+        ("count#2", "has 2 shards"),
+        ("count#x", "no such operator"),
+        ("count#²", "no such operator"),
+    ],
 )
 def test_what_does_not_exist_is_refused(name, said):
     """One clear line, with the option."""

@@ -35,6 +35,11 @@ class ForkUnit:
     """How often it has failed by itself."""
     error: str | None = None
 
+    @property
+    def was_down(self) -> bool:
+        """It was placed, and not for good."""
+        return self.generation > (self.node is not None)
+
 
 @dataclass(slots=True, kw_only=True)
 class ForkRecord:

@@ -90,7 +90,8 @@ class _Sweep:
                 self.missed = max(self.missed, self._ceilings(remaining, k).max(initial=0.0))
                 return False
             self._decide(task)
-            self._close({slot for slot in self.columns if last[slot] <= k})
+            # Some are read by nobody on the way to a query that counts.
+            self._close({slot for slot in self.columns if last.get(slot, -1) <= k})
             self._prune(remaining, k + 1)
             if not len(self.cost):
                 return True

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from benchmarks._ppa_common import all_sets, brute_force, costs_of, judge, small_topology
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.planners.ppa.shapes import mixed, shape
 
@@ -56,6 +56,22 @@ def test_exact_auto_and_dp_equal_brute_force(seed):
         assert problem.model.fidelity(choice.chosen) == pytest.approx(wanted, abs=1e-9)
         assert choice.optimal
         assert choice.bound == pytest.approx(wanted, abs=1e-9)
+
+
+@example(seed=20106, share=0.3)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.5, 0.7]))
+def test_sinks_of_priority_0_change_nothing_but_what_counts(seed, share):
+    """What only they read is in no plan's way: the optimum is still that of all sets."""
+    topology = small_topology(np.random.default_rng(seed), most_tasks=10, costs=False)
+    first, *others = topology.effective_queries
+    queries = (first, *(replace(query, priority=0.0) for query in others))
+    topology = replace(topology, queries=queries)
+    budget = round(topology.task_count * share)
+    problem = problem_of(topology, PlanRequest(replicas=budget))
+    wanted = brute_force(topology, budget)
+    for algorithm in (exact, auto, dp):
+        choice = algorithm(problem, Solve())
+        assert problem.model.fidelity(choice.chosen) == pytest.approx(wanted, abs=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1))
