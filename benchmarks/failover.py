@@ -202,6 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="2 kills each")
     parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--passive", type=int, help="kills without a follower; default: as many")
     parser.add_argument("--epoch", type=float, default=0.25, help="seconds")
     parser.add_argument("--rate", type=float, default=400.0, help="rows/s")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
@@ -222,6 +223,8 @@ def main() -> None:
     for name in KINDS if args.only is None else (args.only,):
         rows: list[Kill] = []
         kills = 2 if args.quick else args.kills
+        if name == "passive" and args.passive is not None:
+            kills = args.passive
         print(f"{name}: starting, and measuring its CPU", flush=True)
         with scratch() as folder:
             run = Run(folder, hot=name == "follower", epoch_s=args.epoch, rate=args.rate)

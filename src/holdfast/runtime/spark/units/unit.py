@@ -228,6 +228,7 @@ class SparkUnit:
         context.log.store.delete(self._stop_marker())
         self._failure = self._number = None
         query = self._planned = self._ahead or self.plan()
+        self._tasks = Tasks(query.spec.tasks)  # what was planned beforehand may have fewer
         self._ahead = None
         try:
             if not self._stopping.is_set():
