@@ -8,7 +8,7 @@ the best point so far.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
@@ -18,6 +18,8 @@ from scipy.sparse import csr_matrix
 from holdfast.planners.interface import Progress, Solve
 
 FloatArray = NDArray[np.float64]
+WHOLE = 1e-6
+"""A value so near to a whole number is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +76,22 @@ def minimise(
     _watch(highs, solve)
     highs.run()
     return _read(highs, model)
+
+
+def minimise_nearly_whole(model: Model, solve: Solve) -> Solution:
+    """The same for a model whose linear relaxation mostly has a whole solution: that comes first.
+
+    Such a solution is the optimum, for a tenth of what presolve and heuristics for whole numbers
+    take; so is the news that there is none.
+    """
+    relaxed = minimise(replace(model, integer=np.zeros(len(model.cost), np.bool_)), solve)
+    if relaxed.infeasible:
+        return relaxed
+    if relaxed.optimal and relaxed.x is not None:
+        whole = np.round(relaxed.x)
+        if np.abs(relaxed.x - whole)[model.integer].max(initial=0.0) <= WHOLE:
+            return replace(relaxed, x=np.where(model.integer, whole, relaxed.x), row_dual=None)
+    return minimise(model, solve)
 
 
 def _least(*limits: float | None) -> float | None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from holdfast.planners.interface import Progress, Solve
 from holdfast.planners.joint.candidates import candidates
 from holdfast.planners.joint.columns import Segments, segments_from
-from holdfast.planners.joint.master import Master
+from holdfast.planners.joint.master import Master, Solved
 from holdfast.planners.joint.placing import LISTED, place
 from holdfast.planners.joint.problem import Size, within
 from holdfast.planners.joint.repair import Repair
@@ -57,12 +57,14 @@ class ExactSearch:
     segments: Segments
     solve: Solve
     most_barred: int = MAX_BARRED
+    solved: Solved = field(default_factory=Solved)
+    """What other searches found out over these candidates."""
     _master: Master = field(init=False)
     _few: Master | None = field(default=None, init=False)
     """Over as many candidates as repair bears."""
 
     def __post_init__(self) -> None:
-        self._master = Master(self.search.problem, self.segments)
+        self._master = Master(self.search.problem, self.segments, self.solved)
 
     def run(self, sizes: Iterable[Size] | None = None) -> Search:
         """The cheapest plan over all sizes, or over those given."""
