@@ -78,20 +78,20 @@ def minimise(
     return _read(highs, model)
 
 
-def minimise_nearly_whole(model: Model, solve: Solve) -> Solution:
-    """The same for a model whose linear relaxation mostly has a whole solution: that comes first.
+def minimise_relaxed(model: Model, solve: Solve) -> Solution | None:
+    """The same where the linear relaxation tells: it is infeasible, or has a whole solution.
 
-    Such a solution is the optimum, for a tenth of what presolve and heuristics for whole numbers
-    take; so is the news that there is none.
+    None: it does not. It takes a tenth of what presolve and heuristics for whole numbers take.
     """
-    relaxed = minimise(replace(model, integer=np.zeros(len(model.cost), np.bool_)), solve)
-    if relaxed.infeasible:
-        return relaxed
-    if relaxed.optimal and relaxed.x is not None:
-        whole = np.round(relaxed.x)
-        if np.abs(relaxed.x - whole)[model.integer].max(initial=0.0) <= WHOLE:
-            return replace(relaxed, x=np.where(model.integer, whole, relaxed.x), row_dual=None)
-    return minimise(model, solve)
+    found = minimise(replace(model, integer=np.zeros(len(model.cost), np.bool_)), solve)
+    if found.infeasible:
+        return found
+    if not found.optimal or found.x is None:
+        return None
+    whole = np.round(found.x)
+    if np.abs(found.x - whole)[model.integer].max(initial=0.0) > WHOLE:
+        return None
+    return replace(found, x=np.where(model.integer, whole, found.x), row_dual=None)
 
 
 def _least(*limits: float | None) -> float | None:

@@ -29,7 +29,7 @@ from holdfast.planners.interface import Solve
 from holdfast.planners.joint.columns import Columns, Segments
 from holdfast.planners.joint.listing import Listed, Listing
 from holdfast.planners.joint.problem import SLACK, Problem, within
-from holdfast.planners.milp import Model, minimise_nearly_whole
+from holdfast.planners.milp import Model, minimise, minimise_relaxed
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
 from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
@@ -120,14 +120,34 @@ class Master:
 
         Recoveries are held to their bounds by their floors, or as `held` says.
         """
-        begun = self._listing(spares, at_cpu, held)
-        key = self._key(begun.columns, at_cpu)
-        known = self.solved.known.get(key)
-        if known is None:
-            known = self._listed(begun) or self._solved(begun.columns, at_cpu, solve)
-            if known.proved and not solve.should_stop():
-                self.solved.known[key] = known
-        return known
+        needs = held or Held(needs=self.floor(spares), bounds=self.bounds)
+        columns = self._columns(at_cpu, needs)
+        key = self._key(columns, at_cpu)
+        found = self.solved.known.get(key)
+        if found is None:
+            found = self._found(columns, spares, at_cpu, solve, once=held is not None)
+            if found.proved and not solve.should_stop():
+                self.solved.known[key] = found
+        return found
+
+    def _found(
+        self, columns: Columns, spares: int, at_cpu: float, solve: Solve, *, once: bool
+    ) -> MasterResult:
+        """The cheapest choice from a list or by the program.
+
+        A list goes on from plan to plan. Where one is wanted `once`, the relaxation mostly has it
+        sooner.
+        """
+        if once:
+            found = self._solved(columns, at_cpu, solve, relaxed=True)
+            if found is not None:
+                return found
+        listed = self._listed(self._listing(columns, spares, at_cpu, once=once))
+        if listed is not None:
+            return listed
+        found = self._solved(columns, at_cpu, solve)
+        assert found is not None, "the program has an answer"  # noqa: S101 - for the type checker
+        return found
 
     def _key(self, columns: Columns, at_cpu: float) -> Hashable:
         """All that the cheapest choice depends on."""
@@ -140,8 +160,13 @@ class Master:
             *(table.tobytes() for table in chosen_from),
         )
 
-    def _solved(self, columns: Columns, at_cpu: float, solve: Solve) -> MasterResult:
-        """The cheapest choice by the program, a path that takes too long added at a time."""
+    def _solved(
+        self, columns: Columns, at_cpu: float, solve: Solve, *, relaxed: bool = False
+    ) -> MasterResult | None:
+        """The cheapest choice by the program, a path that takes too long added at a time.
+
+        None: by the `relaxed` one alone it cannot be told.
+        """
         none = MasterResult(segments=None, cpu_bound=np.inf, proved=True)
         barred: list[frozenset[int]] = self._barred(columns)
         while True:
@@ -149,7 +174,10 @@ class Master:
             model = self._model(columns, at_cpu, barred)
             if model is None:
                 return none
-            found = minimise_nearly_whole(model, solve)
+            found = minimise_relaxed(model, solve)
+            if found is None and relaxed:
+                return None
+            found = found or minimise(model, solve)
             if found.infeasible:
                 return none
             extra = self.problem.model.export_cpu
@@ -177,15 +205,14 @@ class Master:
         self.barred.clear()
         self._begun = None
 
-    def _listing(self, spares: int, at_cpu: float, held: Held | None) -> _Begun:
+    def _listing(self, columns: Columns, spares: int, at_cpu: float, *, once: bool) -> _Begun:
         """Where the list of plans stands; it is begun anew for another load or other needs."""
         key = (self.problem.model.missing(spares), at_cpu)
-        if held is None and self._begun is not None and self._begun.key == key:
+        if not once and self._begun is not None and self._begun.key == key:
             return self._begun
-        columns = self._columns(at_cpu, held or Held(needs=self.floor(spares), bounds=self.bounds))
         listing = Listing(self.problem, self.segments, columns, at_cpu=at_cpu)
         begun = _Begun(key=key, columns=columns, listing=listing)
-        if held is None:
+        if not once:
             self._begun = begun
         return begun
 

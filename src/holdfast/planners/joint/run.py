@@ -62,9 +62,14 @@ class Runner:
             self._segments = all_segments(problem)
         few = feasibility or len(self._segments) > MANY_SEGMENTS
         barred = FEW_BARRED if few else MAX_BARRED
-        found = ExactSearch(search, self._segments, self.solve, barred, self._solved).run(
-            (problem.largest,) if feasibility else None
-        )
+        found = ExactSearch(
+            search,
+            self._segments,
+            self.solve,
+            most_barred=barred,
+            most_programs=0 if feasibility else FEW_BARRED,
+            solved=self._solved,
+        ).run((problem.largest,) if feasibility else None)
         if not found.proved and not feasibility and count_plans(problem) <= MAX_LISTED:
             # Too many plans are close to a bound for the program, but they can be listed.
             return solve_exhaustive(problem, found, self.solve)
