@@ -80,10 +80,10 @@ class ExactSearch:
                 climbs[size] = self._look(size)
             return search.best is not before
 
-        for place, size in enumerate(wanted, 1):
+        for looked, size in enumerate(wanted, 1):
             better(size)
-            if search.best is None and not climbs[size].proved and wanted[place:]:
-                narrow(wanted[place:], better)
+            if search.best is None and not climbs[size].proved and wanted[looked:]:
+                narrow(wanted[looked:], better)
                 break
         for size in wanted:
             if size not in climbs:
