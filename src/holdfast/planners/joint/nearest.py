@@ -134,7 +134,8 @@ def _smallest(problem: Problem, name: Name, attempt: Attempt, solve: Solve) -> f
         if tried.best is None:
             low, hint = middle, _hint(tried, name, middle)
         else:
-            high, hint = min(middle, _achieved(tried.best, name)), math.inf
+            # Not what the plan achieves: at that bound, typed in, it may not be found again.
+            high, hint = middle, math.inf
     return high
 
 
