@@ -62,6 +62,20 @@ def cases(size: int) -> Iterator[tuple[str, Topology, PlanRequest]]:
         topology, request = random_joint_problem(seed, operators=size)
         placed = replace(request, max_recovery=10.0, max_latency=30.0, max_overhead=None)
         yield f"random {seed}, 20 nodes", topology, replace(placed, nodes=20, max_outage=25.0)
+    yield from hopeless(size)
+
+
+def hopeless(size: int) -> Iterator[tuple[str, Topology, PlanRequest]]:
+    """Random DAGs with bounds that no plan keeps at 100 operators: the nearest ones are told."""
+    for seed in (1, 4, 7):
+        topology, request = random_joint_problem(seed, operators=size)
+        wanted = replace(request, max_recovery=10.0, max_latency=30.0, max_overhead=None)
+        yield f"infeasible {seed}", topology, wanted
+    for seed in (0, 1):
+        topology, request = random_joint_problem(seed, operators=size)
+        wanted = replace(request, max_recovery=10.0, max_latency=5.0, max_overhead=None)
+        placed = replace(wanted, nodes=20, max_outage=25.0)
+        yield f"infeasible {seed}, 20 nodes", topology, placed
 
 
 def run(name: str, topology: Topology, request: PlanRequest) -> dict[str, Any]:
@@ -95,14 +109,14 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = []
-    print(f"{'shape':20} {'segments':>9} algorithm  verdict      gap boundaries  wall s  CPU s")
+    print(f"{'shape':22} {'segments':>9} algorithm  verdict      gap boundaries  wall s  CPU s")
     for name, topology, request in cases(40 if args.quick else 100):
         row = run(name, topology, request)
         rows.append(row)
         verdict = "optimal" if row["optimal"] else "feasible" if row["feasible"] else "infeasible"
         gap = "-" if row["gap"] is None else f"{row['gap']:.1%}"
         print(
-            f"{name:20} {row['segments']:9.3g} {row['algorithm']:9} {verdict:10} {gap:>6} "
+            f"{name:22} {row['segments']:9.3g} {row['algorithm']:9} {verdict:10} {gap:>6} "
             f"{row['boundaries']:10d} {row['seconds']:7.2f} {row['cpu_seconds']:6.2f}",
             flush=True,
         )

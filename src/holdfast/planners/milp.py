@@ -8,7 +8,7 @@ the best point so far.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
@@ -18,6 +18,8 @@ from scipy.sparse import csr_matrix
 from holdfast.planners.interface import Progress, Solve
 
 FloatArray = NDArray[np.float64]
+WHOLE = 1e-6
+"""A value so near to a whole number is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,6 +76,22 @@ def minimise(
     _watch(highs, solve)
     highs.run()
     return _read(highs, model)
+
+
+def minimise_relaxed(model: Model, solve: Solve) -> Solution | None:
+    """The same where the linear relaxation tells: it is infeasible, or has a whole solution.
+
+    None: it does not. It takes a tenth of what presolve and heuristics for whole numbers take.
+    """
+    found = minimise(replace(model, integer=np.zeros(len(model.cost), np.bool_)), solve)
+    if found.infeasible:
+        return found
+    if not found.optimal or found.x is None:
+        return None
+    whole = np.round(found.x)
+    if np.abs(found.x - whole)[model.integer].max(initial=0.0) > WHOLE:
+        return None
+    return replace(found, x=np.where(model.integer, whole, found.x), row_dual=None)
 
 
 def _least(*limits: float | None) -> float | None:

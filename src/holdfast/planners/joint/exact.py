@@ -24,19 +24,19 @@ from dataclasses import dataclass, field
 from holdfast.planners.interface import Progress, Solve
 from holdfast.planners.joint.candidates import candidates
 from holdfast.planners.joint.columns import Segments, segments_from
-from holdfast.planners.joint.master import Master
+from holdfast.planners.joint.master import Master, Solved
 from holdfast.planners.joint.placing import LISTED, place
 from holdfast.planners.joint.problem import Size, within
 from holdfast.planners.joint.repair import Repair
 from holdfast.planners.joint.search import Search
+from holdfast.planners.joint.sizes import narrow
 
 MAX_STEPS = 200
 """Steps of the climb after which it is given up unproved; far more than were ever seen."""
 MAX_BARRED = 24
 """Plans of one size that are barred before the proof is given up."""
 FEW_BARRED = 4
-"""The same where a proof is not to be had or not asked for, or where the program is needed, which
-takes ever longer with each."""
+"""The same where a proof is not to be had or not asked for, or where the program is needed."""
 FEW_SEGMENTS = 1_000
 """Candidates that repair bears, one program a step."""
 
@@ -57,30 +57,55 @@ class ExactSearch:
     segments: Segments
     solve: Solve
     most_barred: int = MAX_BARRED
+    most_programs: int = FEW_BARRED
+    """How many where the program is needed, which takes ever longer with each."""
+    solved: Solved = field(default_factory=Solved)
+    """What other searches found out over these candidates."""
     _master: Master = field(init=False)
     _few: Master | None = field(default=None, init=False)
     """Over as many candidates as repair bears."""
 
     def __post_init__(self) -> None:
-        self._master = Master(self.search.problem, self.segments)
+        self._master = Master(self.search.problem, self.segments, self.solved)
 
     def run(self, sizes: Iterable[Size] | None = None) -> Search:
         """The cheapest plan over all sizes, or over those given."""
-        search, problem = self.search, self.search.problem
-        bounds: list[float] = []
-        proved = True
-        for size in problem.sizes if sizes is None else sizes:
-            least = problem.cost(problem.uncut_cpu, size)
-            if search.best is not None and least >= search.best.cost:
-                bounds.append(least)
-                continue
-            climb = self._climb(size)
-            bounds.append(climb.bound)
-            proved = proved and climb.proved
-        search.bound = min(bounds)
-        search.proved = proved
-        search.stopped = search.stopped or (not proved and self.solve.should_stop())
+        search = self.search
+        wanted = list(search.problem.sizes if sizes is None else sizes)
+        climbs: dict[Size, _Climb] = {}
+
+        def better(size: Size) -> bool:
+            before = search.best
+            if size not in climbs:
+                climbs[size] = self._look(size)
+            return search.best is not before
+
+        for looked, size in enumerate(wanted, 1):
+            better(size)
+            if search.best is None and not climbs[size].proved and wanted[looked:]:
+                narrow(wanted[looked:], better)
+                break
+        for size in wanted:
+            if size not in climbs:
+                climbs[size] = _Climb(bound=self._least(size), proved=False)
+        search.bound = min(climb.bound for climb in climbs.values())
+        search.proved = all(climb.proved for climb in climbs.values())
+        search.stopped = search.stopped or (not search.proved and self.solve.should_stop())
         return search
+
+    def _look(self, size: Size) -> _Climb:
+        problem, best = self.search.problem, self.search.best
+        least = problem.cost(problem.uncut_cpu, size)
+        if best is not None and least >= best.cost:
+            return _Climb(bound=least, proved=True)
+        return self._climb(size)
+
+    def _least(self, size: Size) -> float:
+        """Cost that no plan of a size is below that nobody looks at."""
+        problem = self.search.problem
+        self._master.unbar()
+        found = self._master.solve(size.spares, problem.uncut_cpu, self.solve)
+        return problem.cost(max(problem.uncut_cpu, found.cpu_bound), size)
 
     def _climb(self, size: Size) -> _Climb:
         search, problem = self.search, self.search.problem
@@ -114,7 +139,7 @@ class ExactSearch:
                 return ended(tried.cost)
             pace = problem.known(found.segments, size.spares).pace
             if not problem.broken_pace(found.segments, pace):
-                most = self.most_barred if found.listed else min(FEW_BARRED, self.most_barred)
+                most = self.most_barred if found.listed else self.most_programs
                 if len(self._master.barred) >= most:
                     self._repair(size)
                     break

@@ -16,7 +16,8 @@ to one soon, that is the answer, and the program is not solved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -28,7 +29,7 @@ from holdfast.planners.interface import Solve
 from holdfast.planners.joint.columns import Columns, Segments
 from holdfast.planners.joint.listing import Listed, Listing
 from holdfast.planners.joint.problem import SLACK, Problem, within
-from holdfast.planners.milp import Model, minimise
+from holdfast.planners.milp import Model, minimise, minimise_relaxed
 from holdfast.predict.demand import CPU_SNAPSHOT
 from holdfast.predict.recovery import FloatArray
 from holdfast.predict.replicas import FOLLOWER_CPU, failover_p95
@@ -63,6 +64,21 @@ class Held:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class Solved:
+    """What is known of one set of segments, whatever is asked of them.
+
+    Bounds, sizes and loads mostly leave the same columns, and then the same choice is the cheapest.
+    """
+
+    paths: list[Path] = field(default_factory=list)
+    """Those that took too long once: they are the first to look at under any bound on latency."""
+    known: dict[Hashable, MasterResult] = field(default_factory=dict)
+    """What was proved of a program."""
+    programs: int = 0
+    """How many were solved."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Begun:
     """A list of plans at one load, as far as it was looked at."""
 
@@ -76,11 +92,11 @@ class _Begun:
 
 @dataclass(slots=True, eq=False)
 class Master:
-    """The program over one set of segments; paths found once are kept."""
+    """The program over one set of segments; what was found once is kept."""
 
     problem: Problem
     segments: Segments
-    paths: list[Path] = field(default_factory=list)
+    solved: Solved = field(default_factory=Solved)
     barred: set[frozenset[SegmentPlan]] = field(default_factory=set)
     """Combinations that were looked at and do not keep the bounds."""
     _begun: _Begun | None = field(default=None, init=False)
@@ -104,18 +120,64 @@ class Master:
 
         Recoveries are held to their bounds by their floors, or as `held` says.
         """
-        begun = self._listing(spares, at_cpu, held)
-        listed = self._listed(begun)
+        needs = held or Held(needs=self.floor(spares), bounds=self.bounds)
+        columns = self._columns(at_cpu, needs)
+        key = self._key(columns, at_cpu)
+        found = self.solved.known.get(key)
+        if found is None:
+            found = self._found(columns, spares, at_cpu, solve, once=held is not None)
+            if found.proved and not solve.should_stop():
+                self.solved.known[key] = found
+        return found
+
+    def _found(
+        self, columns: Columns, spares: int, at_cpu: float, solve: Solve, *, once: bool
+    ) -> MasterResult:
+        """The cheapest choice from a list or by the program.
+
+        A list goes on from plan to plan. Where one is wanted `once`, the relaxation mostly has it
+        sooner.
+        """
+        if once:
+            found = self._solved(columns, at_cpu, solve, relaxed=True)
+            if found is not None:
+                return found
+        listed = self._listed(self._listing(columns, spares, at_cpu, once=once))
         if listed is not None:
             return listed
-        columns = begun.columns
+        found = self._solved(columns, at_cpu, solve)
+        assert found is not None, "the program has an answer"  # noqa: S101 - for the type checker
+        return found
+
+    def _key(self, columns: Columns, at_cpu: float) -> Hashable:
+        """All that the cheapest choice depends on."""
+        chosen_from = (columns.segment, columns.level, columns.snapshots, columns.followers)
+        return (
+            at_cpu,
+            self.problem.bounds.latency_s,
+            self.problem.max_replicas,
+            frozenset(self.barred),
+            *(table.tobytes() for table in chosen_from),
+        )
+
+    def _solved(
+        self, columns: Columns, at_cpu: float, solve: Solve, *, relaxed: bool = False
+    ) -> MasterResult | None:
+        """The cheapest choice by the program, a path that takes too long added at a time.
+
+        None: by the `relaxed` one alone it cannot be told.
+        """
         none = MasterResult(segments=None, cpu_bound=np.inf, proved=True)
         barred: list[frozenset[int]] = self._barred(columns)
         while True:
+            self.solved.programs += 1
             model = self._model(columns, at_cpu, barred)
             if model is None:
                 return none
-            found = minimise(model, solve)
+            found = minimise_relaxed(model, solve)
+            if found is None and relaxed:
+                return None
+            found = found or minimise(model, solve)
             if found.infeasible:
                 return none
             extra = self.problem.model.export_cpu
@@ -127,12 +189,12 @@ class Master:
             path = self._late_path(segments, at_cpu)
             if path is None or solve.should_stop():
                 return MasterResult(segments=segments, cpu_bound=low, proved=found.optimal)
-            if path in self.paths:
+            if path in self.solved.paths:
                 # Within the solver's tolerance but not within ours: bar this very combination.
                 on = [int(k) for k in taken if set(path) & self._members(columns, int(k))]
                 barred.append(frozenset(on))
             else:
-                self.paths.append(path)
+                self.solved.paths.append(path)
 
     def bar(self, segments: Sequence[SegmentPlan]) -> None:
         """Never offer this combination again."""
@@ -143,15 +205,14 @@ class Master:
         self.barred.clear()
         self._begun = None
 
-    def _listing(self, spares: int, at_cpu: float, held: Held | None) -> _Begun:
+    def _listing(self, columns: Columns, spares: int, at_cpu: float, *, once: bool) -> _Begun:
         """Where the list of plans stands; it is begun anew for another load or other needs."""
         key = (self.problem.model.missing(spares), at_cpu)
-        if held is None and self._begun is not None and self._begun.key == key:
+        if not once and self._begun is not None and self._begun.key == key:
             return self._begun
-        columns = self._columns(at_cpu, held or Held(needs=self.floor(spares), bounds=self.bounds))
         listing = Listing(self.problem, self.segments, columns, at_cpu=at_cpu)
         begun = _Begun(key=key, columns=columns, listing=listing)
-        if held is None:
+        if not once:
             self._begun = begun
         return begun
 
@@ -330,8 +391,10 @@ class Master:
         self, columns: Columns, at_cpu: float, rows: _Triplets, start: int
     ) -> list[float]:
         problem, model = self.problem, self.problem.model
+        if math.isinf(problem.bounds.latency_s):
+            return []
         stretch = model.stretch(at_cpu)
-        for k, path in enumerate(self.paths):
+        for k, path in enumerate(self.solved.paths):
             on = set(path)
             meets = np.array([not on.isdisjoint(part) for part in self.segments.operators])
             weight = np.where(meets[columns.segment], columns.batch_s, 0.0)
@@ -340,7 +403,7 @@ class Master:
             weight += np.where(last, interval + model.export_s(path[-1], interval, stretch), 0.0)
             for column in np.flatnonzero(weight):
                 rows.add(start + k, int(column), float(weight[column]))
-        return [problem.bounds.latency_s] * len(self.paths)
+        return [problem.bounds.latency_s] * len(self.solved.paths)
 
     def _segment(self, columns: Columns, k: int) -> SegmentPlan:
         return SegmentPlan(

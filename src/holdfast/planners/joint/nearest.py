@@ -111,10 +111,10 @@ def say_bound(name: str, value: float, unit: str) -> str:
 
 
 def _smallest(problem: Problem, name: Name, attempt: Attempt, solve: Solve) -> float | None:
-    best = attempt(problem.with_bounds(_loosened(problem.bounds, name, math.inf))).best
-    if best is None:
+    first = attempt(problem.with_bounds(_loosened(problem.bounds, name, math.inf)))
+    if first.best is None:
         return None
-    high = _achieved(best, name)
+    high = _achieved(first.best, name)
     if name == "max_overhead":
         return high
     low = _given(problem.bounds, name)
@@ -124,15 +124,31 @@ def _smallest(problem: Problem, name: Name, attempt: Attempt, solve: Solve) -> f
         if tried.best is not None or solve.should_stop():
             break
         low, high = high, high * STEP
+    hint = math.inf
     for _ in range(MAX_PROBES):
         if high <= low * (1 + RESOLUTION) or solve.should_stop():
             break
-        middle = (low + high) / 2
-        if attempt(problem.with_bounds(_loosened(problem.bounds, name, middle))).best is None:
-            low = middle
+        middle = hint if hint < high else (low + high) / 2
+        bounds = _loosened(problem.bounds, name, middle)
+        tried = attempt(problem.with_bounds(bounds))
+        if tried.best is None:
+            low, hint = middle, _hint(tried, name, middle)
         else:
-            high = middle
+            # Not what the plan achieves: at that bound, typed in, it may not be found again.
+            high, hint = middle, math.inf
     return high
+
+
+def _hint(failed: Search, name: Name, bound: float) -> float:
+    """The smallest value above a bound at which a search for it saw a plan; infinite: none.
+
+    What was seen on the way is seldom found again when it is asked for, but it mostly is: so it is
+    where to look next, and proves nothing.
+    """
+    bounds = _loosened(failed.problem.bounds, name, math.inf)
+    loose = failed.problem.with_bounds(bounds)
+    seen = (_achieved(one, name) for one in failed.missed if not loose.broken(one))
+    return min((value for value in seen if value > bound * (1 + RESOLUTION)), default=math.inf)
 
 
 def _loosened(bounds: Bounds, name: Name, value: float) -> Bounds:

@@ -226,10 +226,17 @@ class Problem:
             choice=choice,
             prediction=prediction,
             cost=self.cost(prediction.pace.cpu, choice.size),
-            broken=(
-                *self.broken_pace(choice.segments, prediction.pace),
-                *self._broken_losses(choice.segments, prediction),
-            ),
+            broken=self._broken(choice, prediction),
+        )
+
+    def broken(self, found: Evaluation) -> tuple[str, ...]:
+        """What a choice that was looked at under other bounds breaks of these."""
+        return self._broken(found.choice, found.prediction)
+
+    def _broken(self, choice: Choice, prediction: Prediction) -> tuple[str, ...]:
+        return (
+            *self.broken_pace(choice.segments, prediction.pace),
+            *self._broken_losses(choice.segments, prediction),
         )
 
     def surely_broken(self, choice: Choice) -> bool:

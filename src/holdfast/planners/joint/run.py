@@ -15,6 +15,7 @@ from holdfast.planners.joint.columns import Segments, all_segments, count_segmen
 from holdfast.planners.joint.exact import FEW_BARRED, MAX_BARRED, ExactSearch
 from holdfast.planners.joint.exhaustive import count_plans, solve_exhaustive
 from holdfast.planners.joint.large import solve_large
+from holdfast.planners.joint.master import Solved
 from holdfast.planners.joint.nearest import Nearest, nearest_bounds, say_bound
 from holdfast.planners.joint.polish import Polish
 from holdfast.planners.joint.problem import SLACK, Problem, make_problem
@@ -41,6 +42,7 @@ class Runner:
     name: str
     solve: Solve
     _segments: Segments | None = field(default=None, init=False)
+    _solved: Solved = field(default_factory=Solved, init=False)
 
     def run(self, problem: Problem) -> Search:
         """The cheapest plan."""
@@ -60,9 +62,14 @@ class Runner:
             self._segments = all_segments(problem)
         few = feasibility or len(self._segments) > MANY_SEGMENTS
         barred = FEW_BARRED if few else MAX_BARRED
-        found = ExactSearch(search, self._segments, self.solve, barred).run(
-            (problem.largest,) if feasibility else None
-        )
+        found = ExactSearch(
+            search,
+            self._segments,
+            self.solve,
+            most_barred=barred,
+            most_programs=0 if feasibility else FEW_BARRED,
+            solved=self._solved,
+        ).run((problem.largest,) if feasibility else None)
         if not found.proved and not feasibility and count_plans(problem) <= MAX_LISTED:
             # Too many plans are close to a bound for the program, but they can be listed.
             return solve_exhaustive(problem, found, self.solve)

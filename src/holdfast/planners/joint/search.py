@@ -14,6 +14,8 @@ from holdfast.predict.segments import SegmentPlan, segments_of
 
 KEPT_SOUND = 6
 """Plans that keep the bounds and are remembered."""
+KEPT_MISSED = 48
+"""Plans that break bounds and are remembered."""
 FIRST_TRIES = 6
 """Plans made by hand that are worked out before the search."""
 
@@ -32,6 +34,8 @@ class Search:
     """Of those that break bounds, the one that breaks fewest: it tells what is in the way."""
     rejected: Choice | None = None
     """The first one of which it was soon seen that it breaks a bound."""
+    missed: list[Evaluation] = field(default_factory=list)
+    """Plans that break bounds, the latest ones: other bounds they may keep."""
     sound: list[Evaluation] = field(default_factory=list)
     """Plans that keep the bounds, the latest ones: each may lead to a better one."""
 
@@ -45,6 +49,7 @@ class Search:
         if found.broken:
             if self.closest is None or _miss(found) < _miss(self.closest):
                 self.closest = found
+            self.missed = [*self.missed[1 - KEPT_MISSED :], found]
             return found
         self.sound = [*self.sound[1 - KEPT_SOUND :], found]
         if self.best is None or found.cost < self.best.cost:
