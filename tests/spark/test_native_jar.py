@@ -16,6 +16,7 @@ from holdfast.runtime.spark.start.prepare import prepare
 
 pytestmark = pytest.mark.spark
 
+STANDS_IN = "org/apache/spark/sql/catalyst/util/MathUtils.class"
 ENSURE = "from holdfast.runtime.spark.start.native import find_jar; print(find_jar())"
 
 
@@ -74,3 +75,21 @@ def test_a_word_that_means_nothing_is_refused(monkeypatch):
     monkeypatch.setenv(native.VARIABLE, "jvm")
     with pytest.raises(BadInputError, match="jvm"):
         native.wanted_side()
+
+
+def test_a_class_that_lacks_one_of_sparks_methods_is_left_out(empty_cache, tmp_path, monkeypatch):
+    """Generated code of another Spark may call what ours does not know."""
+    other = tmp_path / "java"
+    shutil.copytree(native.SOURCES, other)
+    monkeypatch.setattr(native, "SOURCES", other)
+    assert STANDS_IN in _names(native.find_jar())
+    source = other / "spark" / "MathUtils.java"
+    source.write_text(source.read_text().replace("int toIntExact", "int toIntSurely"))
+    names = _names(native.find_jar())
+    assert STANDS_IN not in names
+    assert "holdfast/SliceSource.class" in names
+
+
+def _names(path):
+    with zipfile.ZipFile(path) as jar:
+        return jar.namelist()

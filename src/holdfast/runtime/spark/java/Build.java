@@ -1,5 +1,6 @@
 import java.io.File;
 import java.io.FileOutputStream;
+import java.lang.reflect.Method;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.TreeMap;
@@ -13,7 +14,7 @@ import org.codehaus.janino.Compiler;
 
 /** Source files into a jar, by the compiler among Spark's jars, which runs this from source too. */
 public class Build {
-    /** The jar, then the source files. The same files give the same bytes. */
+    /** The jar, then the source files. The same files and the same Spark give the same bytes. */
     public static void main(String[] args) throws Exception {
         Compiler compiler = new Compiler();
         compiler.setIClassLoader(
@@ -29,11 +30,42 @@ public class Build {
         JarOutputStream jar = new JarOutputStream(new FileOutputStream(args[0]));
         for (Iterator it = classes.entrySet().iterator(); it.hasNext();) {
             Map.Entry entry = (Map.Entry) it.next();
+            if (!complete((String) entry.getKey(), (byte[]) entry.getValue())) continue;
             ZipEntry item = new ZipEntry((String) entry.getKey());
             item.setTime(0L);
             jar.putNextEntry(item);
             jar.write((byte[]) entry.getValue());
         }
         jar.close();
+    }
+
+    /** Whether a class may stand before one of Spark's of the same name: it has all its methods. */
+    private static boolean complete(String file, byte[] made) {
+        String name = file.substring(0, file.length() - ".class".length()).replace('/', '.');
+        ClassLoader spark = Thread.currentThread().getContextClassLoader();
+        try {
+            Method[] theirs = spark.loadClass(name).getDeclaredMethods();
+            Class ours = new Alone(spark).define(name, made);
+            for (int i = 0; i < theirs.length; i++) {
+                Method method = ours.getMethod(theirs[i].getName(), theirs[i].getParameterTypes());
+                if (method.getReturnType() != theirs[i].getReturnType()) return false;
+            }
+            return true;
+        } catch (ClassNotFoundException error) {
+            return true; // it is ours alone
+        } catch (NoSuchMethodException error) {
+            return false;
+        }
+    }
+
+    /** Has one class of its own. */
+    static class Alone extends ClassLoader {
+        Alone(ClassLoader parent) {
+            super(parent);
+        }
+
+        Class define(String name, byte[] made) {
+            return defineClass(name, made, 0, made.length);
+        }
     }
 }
