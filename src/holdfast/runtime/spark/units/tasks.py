@@ -40,11 +40,14 @@ def tasks_for(rows: float) -> int:
 def expected_tasks(log: SliceLog, deployment: Deployment, segment: Segment) -> int:
     """In how many tasks the next batches are read best, as the newest slices tell."""
     per_epoch = 0.0
-    for stream in deployment.streams_read(segment):
-        for child in log.carriers(stream):
-            newest = log.slice(child.unit, log.records.execute(Newest(slices(child.unit))))
-            if newest is not None:
-                per_epoch += newest.rows / max(1, newest.upto - newest.after)
+    try:
+        for stream in deployment.streams_read(segment):
+            for child in log.carriers(stream):
+                newest = log.slice(child.unit, log.records.execute(Newest(slices(child.unit))))
+                if newest is not None:
+                    per_epoch += newest.rows / max(1, newest.upto - newest.after)
+    except (HoldfastError, OSError):
+        return 1  # who cannot read its input fails on it by name when it comes to it
     return tasks_for(per_epoch * segment.batch_epochs / max(1, segment.shards))
 
 

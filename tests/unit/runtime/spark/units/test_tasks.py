@@ -45,3 +45,13 @@ def test_the_newest_slices_tell_how_large_batches_are(tmp_path, rows, tasks):
     for number, (after, upto, count) in enumerate([(-1, 0, 9 * MANY_ROWS), (0, 2, rows)]):
         log.publish(Slice(unit="lines.0#0", number=number, after=after, upto=upto, rows=count))
     assert expected_tasks(log, DEPLOYMENT, COUNT) == tasks
+
+
+def test_a_log_that_cannot_be_read_is_no_reason_not_to_start(tmp_path):
+    """The unit says what is wrong when it comes to read."""
+    log = SliceLog(tmp_path)
+    begin(log, DEPLOYMENT)
+    log.publish(Slice(unit="lines.0#0", number=0, after=-1, upto=0, rows=MANY_ROWS))
+    (record,) = [path for path in tmp_path.rglob("*") if path.is_file() and "slices" in path.parts]
+    record.write_bytes(b"torn")
+    assert expected_tasks(log, DEPLOYMENT, COUNT) == 1
