@@ -144,7 +144,8 @@ def test_kill_9_of_a_node(start):
 
 def test_a_zombie_wakes_and_is_sent_away(start):
     """SIGSTOP past detection, units move, SIGCONT: the old process publishes nothing twice."""
-    run = start(fence=False)
+    # On starved cores its units might be taken for stalled first.
+    run = start(fence=False, policy_=policy(stall=StallPolicy()))
     victim = unit(run.status(), SUM0).node
     old = run.launcher.node(victim)
     run.stop_node(victim)
