@@ -8,7 +8,7 @@ import scala.Function0;
 /**
  * Spark's own, but that nothing is allocated while nothing overflows.
  *
- * Generated code comes here for every sum and every window. Spark's class makes a closure each time,
+ * Generated code comes here for every sum and every window. Spark's makes a closure each time,
  * in a way that only Java's full compiler makes cheap, and nodes run with the quick one. What
  * overflows is left to Spark, which knows what to say. `Build` leaves this out where Spark's class
  * has a method that this one has not.
@@ -21,7 +21,8 @@ public final class MathUtils {
     public static int addExact(int a, int b) {
         int c = a + b;
         if (((a ^ c) & (b ^ c)) < 0) {
-            return ((Integer) sparks("addExact", new Class[] {int.class, int.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b)})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b)};
+            return ((Integer) sparks("addExact", given)).intValue();
         }
         return c;
     }
@@ -29,7 +30,8 @@ public final class MathUtils {
     public static int addExact(int a, int b, QueryContext context) {
         int c = a + b;
         if (((a ^ c) & (b ^ c)) < 0) {
-            return ((Integer) sparks("addExact", new Class[] {int.class, int.class, QueryContext.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b), context})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b), context};
+            return ((Integer) sparks("addExact", given)).intValue();
         }
         return c;
     }
@@ -37,7 +39,8 @@ public final class MathUtils {
     public static long addExact(long a, long b) {
         long c = a + b;
         if (((a ^ c) & (b ^ c)) < 0) {
-            return ((Long) sparks("addExact", new Class[] {long.class, long.class}, new Object[] {Long.valueOf(a), Long.valueOf(b)})).longValue();
+            Object[] given = {Long.valueOf(a), Long.valueOf(b)};
+            return ((Long) sparks("addExact", given)).longValue();
         }
         return c;
     }
@@ -45,7 +48,8 @@ public final class MathUtils {
     public static long addExact(long a, long b, QueryContext context) {
         long c = a + b;
         if (((a ^ c) & (b ^ c)) < 0) {
-            return ((Long) sparks("addExact", new Class[] {long.class, long.class, QueryContext.class}, new Object[] {Long.valueOf(a), Long.valueOf(b), context})).longValue();
+            Object[] given = {Long.valueOf(a), Long.valueOf(b), context};
+            return ((Long) sparks("addExact", given)).longValue();
         }
         return c;
     }
@@ -53,7 +57,8 @@ public final class MathUtils {
     public static int subtractExact(int a, int b) {
         int c = a - b;
         if (((a ^ b) & (a ^ c)) < 0) {
-            return ((Integer) sparks("subtractExact", new Class[] {int.class, int.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b)})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b)};
+            return ((Integer) sparks("subtractExact", given)).intValue();
         }
         return c;
     }
@@ -61,7 +66,8 @@ public final class MathUtils {
     public static int subtractExact(int a, int b, QueryContext context) {
         int c = a - b;
         if (((a ^ b) & (a ^ c)) < 0) {
-            return ((Integer) sparks("subtractExact", new Class[] {int.class, int.class, QueryContext.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b), context})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b), context};
+            return ((Integer) sparks("subtractExact", given)).intValue();
         }
         return c;
     }
@@ -69,7 +75,8 @@ public final class MathUtils {
     public static long subtractExact(long a, long b) {
         long c = a - b;
         if (((a ^ b) & (a ^ c)) < 0) {
-            return ((Long) sparks("subtractExact", new Class[] {long.class, long.class}, new Object[] {Long.valueOf(a), Long.valueOf(b)})).longValue();
+            Object[] given = {Long.valueOf(a), Long.valueOf(b)};
+            return ((Long) sparks("subtractExact", given)).longValue();
         }
         return c;
     }
@@ -77,7 +84,8 @@ public final class MathUtils {
     public static long subtractExact(long a, long b, QueryContext context) {
         long c = a - b;
         if (((a ^ b) & (a ^ c)) < 0) {
-            return ((Long) sparks("subtractExact", new Class[] {long.class, long.class, QueryContext.class}, new Object[] {Long.valueOf(a), Long.valueOf(b), context})).longValue();
+            Object[] given = {Long.valueOf(a), Long.valueOf(b), context};
+            return ((Long) sparks("subtractExact", given)).longValue();
         }
         return c;
     }
@@ -85,7 +93,8 @@ public final class MathUtils {
     public static int multiplyExact(int a, int b) {
         long c = (long) a * (long) b;
         if ((int) c != c) {
-            return ((Integer) sparks("multiplyExact", new Class[] {int.class, int.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b)})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b)};
+            return ((Integer) sparks("multiplyExact", given)).intValue();
         }
         return (int) c;
     }
@@ -93,84 +102,100 @@ public final class MathUtils {
     public static int multiplyExact(int a, int b, QueryContext context) {
         long c = (long) a * (long) b;
         if ((int) c != c) {
-            return ((Integer) sparks("multiplyExact", new Class[] {int.class, int.class, QueryContext.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b), context})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b), context};
+            return ((Integer) sparks("multiplyExact", given)).intValue();
         }
         return (int) c;
     }
 
     public static long multiplyExact(long a, long b) {
-        if ((int) a != a || (int) b != b) {
-            return ((Long) sparks("multiplyExact", new Class[] {long.class, long.class}, new Object[] {Long.valueOf(a), Long.valueOf(b)})).longValue();
+        long high = Math.multiplyHigh(a, b);
+        long c = a * b;
+        if (high != c >> 63) {
+            Object[] given = {Long.valueOf(a), Long.valueOf(b)};
+            return ((Long) sparks("multiplyExact", given)).longValue();
         }
-        return a * b;
+        return c;
     }
 
     public static long multiplyExact(long a, long b, QueryContext context) {
-        if ((int) a != a || (int) b != b) {
-            return ((Long) sparks("multiplyExact", new Class[] {long.class, long.class, QueryContext.class}, new Object[] {Long.valueOf(a), Long.valueOf(b), context})).longValue();
+        long high = Math.multiplyHigh(a, b);
+        long c = a * b;
+        if (high != c >> 63) {
+            Object[] given = {Long.valueOf(a), Long.valueOf(b), context};
+            return ((Long) sparks("multiplyExact", given)).longValue();
         }
-        return a * b;
+        return c;
     }
 
     public static int floorDiv(int a, int b) {
         if (b <= 0) {
-            return ((Integer) sparks("floorDiv", new Class[] {int.class, int.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b)})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b)};
+            return ((Integer) sparks("floorDiv", given)).intValue();
         }
         return Math.floorDiv(a, b);
     }
 
     public static long floorDiv(long a, long b) {
         if (b <= 0) {
-            return ((Long) sparks("floorDiv", new Class[] {long.class, long.class}, new Object[] {Long.valueOf(a), Long.valueOf(b)})).longValue();
+            Object[] given = {Long.valueOf(a), Long.valueOf(b)};
+            return ((Long) sparks("floorDiv", given)).longValue();
         }
         return Math.floorDiv(a, b);
     }
 
     public static int floorMod(int a, int b) {
         if (b <= 0) {
-            return ((Integer) sparks("floorMod", new Class[] {int.class, int.class}, new Object[] {Integer.valueOf(a), Integer.valueOf(b)})).intValue();
+            Object[] given = {Integer.valueOf(a), Integer.valueOf(b)};
+            return ((Integer) sparks("floorMod", given)).intValue();
         }
         return Math.floorMod(a, b);
     }
 
     public static long floorMod(long a, long b) {
         if (b <= 0) {
-            return ((Long) sparks("floorMod", new Class[] {long.class, long.class}, new Object[] {Long.valueOf(a), Long.valueOf(b)})).longValue();
+            Object[] given = {Long.valueOf(a), Long.valueOf(b)};
+            return ((Long) sparks("floorMod", given)).longValue();
         }
         return Math.floorMod(a, b);
     }
 
     public static byte negateExact(byte a) {
         if (a == Byte.MIN_VALUE) {
-            return ((Byte) sparks("negateExact", new Class[] {byte.class}, new Object[] {Byte.valueOf(a)})).byteValue();
+            Object[] given = {Byte.valueOf(a)};
+            return ((Byte) sparks("negateExact", given)).byteValue();
         }
         return (byte) -a;
     }
 
     public static short negateExact(short a) {
         if (a == Short.MIN_VALUE) {
-            return ((Short) sparks("negateExact", new Class[] {short.class}, new Object[] {Short.valueOf(a)})).shortValue();
+            Object[] given = {Short.valueOf(a)};
+            return ((Short) sparks("negateExact", given)).shortValue();
         }
         return (short) -a;
     }
 
     public static int negateExact(int a) {
         if (a == Integer.MIN_VALUE) {
-            return ((Integer) sparks("negateExact", new Class[] {int.class}, new Object[] {Integer.valueOf(a)})).intValue();
+            Object[] given = {Integer.valueOf(a)};
+            return ((Integer) sparks("negateExact", given)).intValue();
         }
         return (int) -a;
     }
 
     public static long negateExact(long a) {
         if (a == Long.MIN_VALUE) {
-            return ((Long) sparks("negateExact", new Class[] {long.class}, new Object[] {Long.valueOf(a)})).longValue();
+            Object[] given = {Long.valueOf(a)};
+            return ((Long) sparks("negateExact", given)).longValue();
         }
         return (long) -a;
     }
 
     public static int toIntExact(long a) {
         if ((int) a != a) {
-            return ((Integer) sparks("toIntExact", new Class[] {long.class}, new Object[] {Long.valueOf(a)})).intValue();
+            Object[] given = {Long.valueOf(a)};
+            return ((Integer) sparks("toIntExact", given)).intValue();
         }
         return (int) a;
     }
@@ -206,11 +231,12 @@ public final class MathUtils {
     }
 
     public static long doubleToLong(double a, QueryContext context) {
-        return ((Long) sparks("doubleToLong", new Class[] {double.class, QueryContext.class}, new Object[] {Double.valueOf(a), context})).longValue();
+        Object[] given = {Double.valueOf(a), context};
+        return ((Long) sparks("doubleToLong", given)).longValue();
     }
 
     public static Object withOverflow(Function0 f, String hint, QueryContext context) {
-        return ((Object) sparks("withOverflow", new Class[] {Function0.class, String.class, QueryContext.class}, new Object[] {f, hint, context}));
+        return sparks("withOverflow", new Object[] {f, hint, context});
     }
 
     public static String withOverflow$default$2() {
@@ -222,10 +248,13 @@ public final class MathUtils {
     }
 
     public static String withOverflowCode(String code, String context) {
-        return ((String) sparks("withOverflowCode", new Class[] {String.class, String.class}, new Object[] {code, context}));
+        return (String) sparks("withOverflowCode", new Object[] {code, context});
     }
 
-    private static Object sparks(String name, Class[] types, Object[] arguments) {
+    /** What Spark's own class says; slow, and for what overflows. */
+    private static Object sparks(String name, Object[] arguments) {
+        Class[] types = new Class[arguments.length];
+        for (int i = 0; i < types.length; i++) types[i] = type(arguments[i]);
         try {
             Class whole = Class.forName(SPARKS);
             Method method = whole.getMethod(name, types);
@@ -237,5 +266,15 @@ public final class MathUtils {
         } catch (ReflectiveOperationException error) {
             throw new IllegalStateException(error);
         }
+    }
+
+    private static Class type(Object argument) {
+        if (argument instanceof Integer) return int.class;
+        if (argument instanceof Long) return long.class;
+        if (argument instanceof Short) return short.class;
+        if (argument instanceof Byte) return byte.class;
+        if (argument instanceof Double) return double.class;
+        if (argument instanceof String) return String.class;
+        return argument instanceof Function0 ? Function0.class : QueryContext.class;
     }
 }
